@@ -1,0 +1,44 @@
+# `make demo` and `make test` do everything on a fresh machine with Python 3.10+ and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+# Without an NVIDIA GPU, torch and torchvision come as CPU builds (0.2 GB instead of several): of
+# equal versions pip prefers the `+cpu` ones of PyTorch's index. Where that index cannot be reached
+# pip goes on, after one retry, with what its other sources have. With a GPU, PyPI's builds serve.
+TORCH ?= torch==2.13.0 torchvision==0.28.0
+TORCH_CPU := --extra-index-url https://download.pytorch.org/whl/cpu --retries 1 --timeout 15
+
+.PHONY: demo test test-slow check bench setup clean
+
+demo: setup
+	$(BIN)/onestyle preview --out preview.png
+	@echo "The picture is $(CURDIR)/preview.png"
+
+test: setup
+	$(BIN)/pytest -m "not slow"
+
+test-slow: setup
+	$(BIN)/pytest -m slow || [ $$? -eq 5 ]  # 5: there is no slow test
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+bench: setup
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("onestyle needs Python 3.10 \
+	or newer, $(PYTHON) is " + sys.version.split()[0] + "; name another: make setup PYTHON=python3.12")'
+	[ -x $(BIN)/pip ] || $(PYTHON) -m venv .venv
+	$(BIN)/python -c "import torch" 2>/dev/null || nvidia-smi -L 2>/dev/null \
+	|| $(BIN)/pip install --no-deps $(TORCH_CPU) $(TORCH)
+	$(BIN)/pip install --editable ".[train,dev]"
+	@touch $@
+
+clean:
+	rm -rf preview.png dist .pytest_cache .ruff_cache .hypothesis
+	find . -path ./.venv -prune -o -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Images on disk: packed stores, sources, datasets and the protocol's splits."""

@@ -1,0 +1,182 @@
+"""A view plan, which is data, and the views it makes of a batch.
+
+    plan = ViewPlan.parse("2x224 bss + 6x128 fa", ratios=(0.02, 1))
+    large, small = plan(images)                     # (2, N, 3, 224, 224) and (6, N, 3, 128, 128)
+
+The order is fixed: style on the whole square image, then geometry (one resampling), colour, mean
+and standard deviation, cutout (0 after normalisation: the mean colour).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from onestyle.colour import Colour, ColourDraw
+from onestyle.fourier import (
+    BatchStylesStandardization,
+    FourierAugmentation,
+    StyleDraw,
+    blocks,
+    styled_blocks,
+)
+from onestyle.geometry import Geometry, GeometryDraw, cut_out, warp
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LARGE_CROP, SMALL_CROP = (0.14, 1.0), (0.05, 0.14)  # SwAV's
+
+# images (N, C, H, W) in [0, 1], n_views, generator -> (N, V, C, H, W) in [0, 1]
+StyleFunction = Callable[[Tensor, int, Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Views:
+    """`n` views of `size` pixels that share a style ("bss", "fa", "none" or any StyleFunction).
+
+    `colour_scope` is "batch" (one draw a view, for all images) or "image"; by default it follows
+    the style: colours drawn image by image would undo BSS. `scale` is the area of the crop over
+    that of the image.
+    """
+
+    n: int
+    size: int
+    style: str | StyleFunction = "bss"
+    colour_scope: str | None = None
+    scale: tuple[float, float] = LARGE_CROP
+
+    def __post_init__(self):
+        if self.n < 1 or self.size < 1:
+            raise ValueError(f"Views needs n >= 1 and size >= 1, got {self.n}x{self.size}")
+        if not (callable(self.style) or self.style in ("bss", "fa", "none")):
+            raise ValueError(f"style must be bss, fa, none or a callable, got {self.style!r}")
+        if self.colour_scope not in (None, "batch", "image"):
+            raise ValueError(f"colour_scope must be batch or image, got {self.colour_scope!r}")
+
+    @property
+    def scope(self) -> str:
+        return self.colour_scope or ("batch" if self.style == "bss" else "image")
+
+
+class ViewsDraw(NamedTuple):
+    """All randomness of one group of views."""
+
+    style: StyleDraw | int | None  # an int seeds a StyleFunction
+    geometry: GeometryDraw
+    colour: ColourDraw
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """Groups of views and how to make them.
+
+    All BSS views come from one draw: V distinct styles while V <= N, one r unless
+    `ratio_scope="view"`; the options of style are those of `BatchStylesStandardization`.
+    """
+
+    groups: tuple[Views, ...]
+    ratios: tuple[float, float] = (0.02, 1.0)
+    geometry: Geometry = field(default_factory=Geometry)
+    colour: Colour = field(default_factory=Colour)
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    ratio_scope: str = "call"
+    ratio_kind: str = "side"
+    symmetric: bool = False
+
+    def __post_init__(self):
+        if not self.groups:
+            raise ValueError("a view plan needs at least one group of views")
+        _ = self._bss  # refuses wrong ratios now, not in the first step
+
+    @classmethod
+    def parse(cls, text: str, **options) -> ViewPlan:
+        """ "2x224 bss + 6x128 fa"; groups smaller than the largest are small crops."""
+        found = [re.fullmatch(r"\s*(\d+)x(\d+) +(\w+)\s*", part) for part in text.split("+")]
+        if not all(found):
+            raise ValueError(f"a view plan reads like '2x224 bss + 6x128 fa', got {text!r}")
+        parts = [(int(m[1]), int(m[2]), m[3]) for m in found if m]
+        largest = max(size for _, size, _ in parts)
+        scale = {True: LARGE_CROP, False: SMALL_CROP}
+        groups = (Views(n, size, style, scale=scale[size == largest]) for n, size, style in parts)
+        return cls(tuple(groups), **options)
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, generator: Generator | None = None) -> list[Tensor]:
+        """(N, 3, S, S), uint8 or in [0, 1] -> for each group (V, N, 3, size, size), normalised."""
+        return self.apply(images, self.draw(len(images), generator))
+
+    def draw(self, n_images: int, generator: Generator | None = None) -> list[ViewsDraw]:
+        """Everything random, for each group; it depends on N alone, not on the images."""
+        n_bss = sum(views.n for views in self.groups if views.style == "bss")
+        bss = self._bss.draw(n_images, n_bss, generator)
+        draws, first = [], 0
+        for views in self.groups:
+            style = None
+            if views.style == "bss":
+                part = slice(first, first + views.n)
+                first += views.n
+                ratio = bss.ratio[part] if bss.ratio.ndim else bss.ratio
+                style = StyleDraw(bss.style[part], ratio)
+            elif views.style == "fa":
+                style = self._fa.draw(n_images, views.n, generator)
+            elif callable(views.style):
+                style = int(torch.randint(2**62, (), generator=generator))
+            geometry = self._geometry_of(views).draw(n_images, views.n, generator)
+            colour = self.colour.draw(n_images, views.n, views.scope, generator)
+            draws.append(ViewsDraw(style, geometry, colour))
+        return draws
+
+    @torch.no_grad()
+    def apply(self, images: Tensor, draws: list[ViewsDraw]) -> list[Tensor]:
+        """The views that `draws` describes."""
+        if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
+            raise ValueError(f"views are made of (N, 3, S, S) images, got {tuple(images.shape)}")
+        x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
+        return [self._make(x, views, draw) for views, draw in zip(self.groups, draws, strict=True)]
+
+    def _make(self, x: Tensor, views: Views, draw: ViewsDraw) -> Tensor:
+        std = torch.tensor(self.std, device=x.device)[:, None, None]
+        shift = -torch.tensor(self.mean, device=x.device)[:, None, None] / std
+        out = x.new_empty(views.n, len(x), 3, views.size, views.size)
+        affine, cutout = (part.to(x.device) for part in draw.geometry)
+        for block, styled in self._styled(x, views, draw.style):
+            flat = warp(styled.flatten(0, 1), affine[block].flatten(0, 1), views.size)
+            coloured = self.colour.apply(
+                flat.view(-1, views.n, *flat.shape[1:]), draw.colour[block]
+            )
+            normalised = out[:, block].transpose(0, 1)
+            torch.addcmul(shift, coloured, 1 / std, out=normalised)
+            cut_out(normalised, cutout[block])
+        return out
+
+    def _styled(self, x: Tensor, views: Views, draw) -> Iterator[tuple[slice, Tensor]]:
+        """Blocks of images and their views (b, V, 3, S, S) before any crop."""
+        if isinstance(draw, StyleDraw):
+            options = {"ratio_kind": self.ratio_kind, "symmetric": self.symmetric}
+            yield from styled_blocks(x, *draw, **options)
+        elif callable(views.style):
+            generator = torch.Generator(x.device).manual_seed(draw)
+            styled = views.style(x, views.n, generator)
+            yield from ((block, styled[block]) for block in blocks(x, views.n))
+        else:
+            plain = x[:, None].expand(-1, views.n, -1, -1, -1)
+            yield from ((block, plain[block]) for block in blocks(x, views.n))
+
+    def _geometry_of(self, views: Views) -> Geometry:
+        return replace(self.geometry, scale=views.scale)
+
+    @property
+    def _bss(self) -> BatchStylesStandardization:
+        options = {"ratio_kind": self.ratio_kind, "symmetric": self.symmetric}
+        return BatchStylesStandardization(self.ratios, ratio_scope=self.ratio_scope, **options)
+
+    @property
+    def _fa(self) -> FourierAugmentation:
+        return FourierAugmentation(
+            self.ratios, ratio_kind=self.ratio_kind, symmetric=self.symmetric
+        )
