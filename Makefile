@@ -11,7 +11,7 @@ TORCH_CPU := --extra-index-url https://download.pytorch.org/whl/cpu --retries 1 
 .PHONY: demo test test-slow check bench setup clean
 
 demo: setup
-	$(BIN)/onestyle preview --out preview.png
+	$(BIN)/onestyle preview --out preview.png --force
 	@echo "The picture is $(CURDIR)/preview.png"
 
 test: setup

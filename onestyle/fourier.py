@@ -11,7 +11,7 @@ N images, V views, C channels, H x W pixels, frequencies (u, v), window half sid
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -32,9 +32,11 @@ class _StyleTransform(nn.Module):
 
     def __init__(self, ratios, ratio_kind: str, symmetric: bool):
         super().__init__()
-        r_min, r_max = self.ratios = tuple(float(r) for r in ratios)
-        if not 0 <= r_min <= r_max <= 1:
-            raise ValueError(f"ratios must be 0 <= r_min <= r_max <= 1, got {self.ratios}")
+        self.ratios = tuple(ratios) if isinstance(ratios, Iterable) else (ratios,)
+        if not (len(self.ratios) == 2 and 0 <= self.ratios[0] <= self.ratios[1] <= 1):
+            raise ValueError(
+                f"ratios must be (r_min, r_max), 0 <= r_min <= r_max <= 1, got {ratios}"
+            )
         self.ratio_kind = _one_of("ratio_kind", ratio_kind, ("side", "area"))
         self.symmetric = symmetric
 
@@ -43,9 +45,10 @@ class _StyleTransform(nn.Module):
 
     def forward(self, images: Tensor, n_views: int, generator: Generator | None = None) -> Tensor:
         """(N, C, H, W) in [0, 1] -> (N, V, C, H, W) in [0, 1]."""
+        images = images.detach()
         check_images(images)
-        if n_views < 1:
-            raise ValueError(f"n_views must be at least 1, got {n_views}")
+        if n_views != int(n_views) or n_views < 1:
+            raise ValueError(f"n_views must be a whole number of at least 1, got {n_views}")
         style, ratio = self.draw(len(images), n_views, generator)
         options = {"ratio_kind": self.ratio_kind, "symmetric": self.symmetric}
         return transfer_style(images, style, ratio, **options)

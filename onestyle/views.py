@@ -147,7 +147,7 @@ class ViewPlan:
         for block, styled in self._styled(x, views, draw.style):
             flat = warp(styled.flatten(0, 1), affine[block].flatten(0, 1), views.size)
             coloured = self.colour.apply(
-                flat.view(-1, views.n, *flat.shape[1:]), draw.colour[block]
+                flat.view(-1, views.n, *flat.shape[1:]), draw.colour.of(block, slice(None))
             )
             normalised = out[:, block].transpose(0, 1)
             torch.addcmul(shift, coloured, 1 / std, out=normalised)

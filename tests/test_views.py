@@ -1,0 +1,169 @@
+"""A plan says what its views are: how many, what size, whose style, which scope; in what order."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import onestyle.views as views_module
+from onestyle.colour import Colour
+from onestyle.fourier import FourierAugmentation, transfer_style
+from onestyle.geometry import Geometry, cut_out, warp
+from onestyle.views import ViewPlan, Views
+
+STILL = Geometry(horizontal_flip=0, rotation=0, cutout=0, aspect=(1, 1))
+PLAIN = Colour(jitter=0, equalize=0, posterize=0, solarize=0, grayscale=0)
+RAW = dict(mean=(0, 0, 0), std=(1, 1, 1))
+WHOLE = (1.0, 1.0)
+
+
+def batch(n=6, side=32):
+    return torch.rand(n, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_a_plan_reads_like_the_papers_tables():
+    plan = ViewPlan.parse("2x224 bss + 6x128 fa")
+    assert plan.groups == (
+        Views(2, 224, "bss", scale=(0.14, 1.0)),
+        Views(6, 128, "fa", scale=(0.05, 0.14)),
+    )
+    assert [views.scope for views in plan.groups] == ["batch", "image"]
+
+
+def test_groups_have_their_number_and_size():
+    large, small = ViewPlan.parse("2x24 bss + 3x16 fa")(batch(), seeded())
+    assert large.shape == (2, 6, 3, 24, 24) and small.shape == (3, 6, 3, 16, 16)
+
+
+def test_all_bss_views_come_from_one_draw():
+    draws = ViewPlan.parse("2x24 bss + 3x16 bss + 1x16 fa").draw(5, seeded())
+    assert sorted(torch.cat([draws[0].style.style, draws[1].style.style]).tolist()) == list(
+        range(5)
+    )
+    assert draws[0].style.ratio == draws[1].style.ratio
+    assert draws[2].style.style.shape == (5, 1)
+    scoped = ViewPlan.parse("2x24 bss + 3x16 bss", ratio_scope="view").draw(5, seeded())
+    assert torch.cat([scoped[0].style.ratio, scoped[1].style.ratio]).unique().numel() == 5
+
+
+@pytest.mark.parametrize("style", ["bss", "fa", "none"])
+def test_without_geometry_and_colour_a_plan_is_the_style_alone(style):
+    images = batch()
+    plan = ViewPlan((Views(3, 32, style, scale=WHOLE),), geometry=STILL, colour=PLAIN, **RAW)
+    (draw,) = plan.draw(6, seeded())
+    (views,) = plan.apply(images, [draw])
+    styled = images[:, None].expand(-1, 3, -1, -1, -1)
+    if style != "none":
+        styled = transfer_style(images, *draw.style)
+    assert_close(views, styled.transpose(0, 1), rtol=0, atol=2e-5)
+
+
+def test_order_is_style_geometry_colour_mean_and_std_cutout():
+    images = batch()
+    colour = Colour(posterize=1, bits=2, jitter=1, solarize=1)
+    plan = ViewPlan((Views(2, 20, "bss"),), colour=colour)
+    (draw,) = plan.draw(6, seeded())
+    (views,) = plan.apply(images, [draw])
+    styled = transfer_style(images, *draw.style)
+    cropped = warp(styled.flatten(0, 1), draw.geometry.affine.flatten(0, 1), 20)
+    coloured = colour.apply(cropped.unflatten(0, (6, 2)), draw.colour)
+    mean, std = (torch.tensor(t)[:, None, None] for t in (plan.mean, plan.std))
+    expected = cut_out((coloured - mean) / std, draw.geometry.cutout)
+    assert_close(views, expected.transpose(0, 1), rtol=0, atol=1e-5)
+
+
+def test_colour_is_one_for_a_bss_view_and_geometry_is_not():
+    same = batch(1).expand(12, -1, -1, -1)
+    for style, shared in (("bss", True), ("fa", False), ("none", False)):
+        plan = ViewPlan((Views(3, 32, style, scale=WHOLE),), geometry=STILL)
+        (views,) = plan(same, seeded())
+        assert all((view == view[:1]).all() for view in views) == shared
+        assert not torch.equal(views[0], views[1])
+    (views,) = ViewPlan((Views(3, 32, "bss"),), colour=PLAIN)(same, seeded())
+    assert all(len(view.flatten(1).unique(dim=0)) == 12 for view in views)
+
+
+def test_the_scope_can_be_chosen_against_the_style():
+    same = batch(1).expand(8, -1, -1, -1)
+    plan = ViewPlan((Views(2, 32, "none", "batch", scale=WHOLE),), geometry=STILL)
+    assert all((view == view[:1]).all() for view in plan(same, seeded())[0])
+
+
+def test_uint8_images_are_the_same_as_floats():
+    pixels = torch.randint(0, 256, (4, 3, 24, 24), dtype=torch.uint8)
+    plan = ViewPlan.parse("2x16 fa")
+    assert torch.equal(plan(pixels, seeded())[0], plan(pixels / 255, seeded())[0])
+
+
+@pytest.mark.parametrize("style", ["bss", "fa", "none"])
+def test_a_generator_fixes_the_views(style):
+    plan, images = ViewPlan.parse(f"2x24 {style} + 2x16 fa"), batch()
+    first, again, other = (plan(images, seeded(seed)) for seed in (0, 0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize("style", ["bss", "fa", "none"])
+def test_blocks_do_not_change_the_views(style, monkeypatch):
+    plan, images = ViewPlan.parse(f"2x24 {style}"), batch(9)
+    whole = plan(images, seeded())[0]
+
+    def by_two(images, n_views=1):
+        return [slice(i, min(i + 2, len(images))) for i in range(0, len(images), 2)]
+
+    monkeypatch.setattr(views_module, "blocks", by_two)
+    monkeypatch.setattr("onestyle.fourier.blocks", by_two)
+    assert_close(plan(images, seeded())[0], whole, rtol=0, atol=1e-4)
+
+
+def test_any_function_can_be_the_style():
+    images = batch()
+
+    def dimmed(images, n_views, generator):
+        gains = torch.rand(n_views, 1, 1, 1, generator=generator)
+        return images[:, None] * gains
+
+    plan = ViewPlan((Views(2, 32, dimmed, scale=WHOLE),), geometry=STILL, colour=PLAIN, **RAW)
+    (views,) = plan(images, seeded())
+    assert torch.equal(views, plan(images, seeded())[0])
+    gains = (views / images).flatten(1)
+    assert_close(gains, gains[:, :1].expand_as(gains), rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(gains[0, 0], gains[1, 0])
+
+
+def test_the_options_of_style_arrive():
+    images, options = batch(), dict(ratio_kind="area", symmetric=True)
+    plan = ViewPlan(
+        (Views(2, 32, "fa", scale=WHOLE),),
+        ratios=(0.3, 0.3),
+        geometry=STILL,
+        colour=PLAIN,
+        **RAW,
+        **options,
+    )
+    views = plan(images, seeded())[0]
+    plan.draw(6, seeded())
+    generator = seeded()
+    plan._bss.draw(6, 0, generator)
+    expected = FourierAugmentation((0.3, 0.3), **options)(images, 2, generator)
+    assert_close(views, expected.transpose(0, 1), rtol=0, atol=2e-5)
+
+
+def test_wrong_plans_are_refused():
+    with pytest.raises(ValueError, match="2x224 bss"):
+        ViewPlan.parse("two views please")
+    with pytest.raises(ValueError, match="bss, fa, none"):
+        ViewPlan.parse("2x224 fda")
+    with pytest.raises(ValueError, match="batch or image"):
+        Views(2, 224, "bss", "sample")
+    with pytest.raises(ValueError, match="n >= 1"):
+        Views(0, 224)
+    with pytest.raises(ValueError, match="at least one group"):
+        ViewPlan(())
+    with pytest.raises(ValueError, match="r_min"):
+        ViewPlan.parse("2x224 bss", ratios=(1, 0))
+    with pytest.raises(ValueError, match=r"\(N, 3, S, S\)"):
+        ViewPlan.parse("2x16 bss")(torch.rand(2, 3, 16, 20))
