@@ -69,7 +69,7 @@ def network_pass(views: torch.Tensor):
 
 
 def kornia_views():
-    """The listing, then the PACS recipe by kornia: geometry per image, colour per view and batch."""
+    """The listing, then the PACS recipe by kornia: geometry per image, colour per view."""
     style = listing.BatchStylesStandardization(RATIOS)
     batch = {"same_on_batch": True}
     augment = K.AugmentationSequential(

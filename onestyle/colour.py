@@ -19,6 +19,7 @@ from torch import Generator, Tensor
 __all__ = ["Colour", "ColourDraw"]
 
 LUMA = (0.2989, 0.587, 0.114)  # ITU-R 601, rounded as in torchvision
+TO_8_BITS = 255.999  # floor(TO_8_BITS * x), as torchvision's conversion
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 
@@ -41,8 +42,8 @@ class ColourDraw(NamedTuple):
 class Colour:
     """The paper's colour augmentation: jitter, equalize, posterize, solarize, grayscale, in turn.
 
-    The jitter's factors are uniform in [max(0, 1 - s), 1 + s], its hue shift in [-hue, hue], the
-    order of its four operations random. `jitter` and what has no unit below are probabilities.
+    The fields named after these five are probabilities. The jitter's factors are uniform in
+    [max(0, 1 - s), 1 + s], its hue shift in [-hue, hue] turns, the order of the four is random.
     """
 
     brightness: float = 0.8
@@ -89,14 +90,14 @@ class Colour:
         if min(n_images, n_views) < 1:
             raise ValueError(f"nothing to draw for {n_images} images and {n_views} views")
         shape = (1 if scope == "batch" else n_images, n_views, 5 + 4 + 4)
-        device = generator.device if generator else None
+        device = generator.device if generator else "cpu"
         uniform = torch.rand(shape, generator=generator, device=device).cpu()
         coins, factors, keys = uniform.split((5, 4, 4), dim=-1)
         chances = (self.jitter, self.equalize, self.posterize, self.solarize, self.grayscale)
-        strengths = torch.tensor((self.brightness, self.contrast, self.saturation, self.hue))
+        strengths = uniform.new_tensor((self.brightness, self.contrast, self.saturation, self.hue))
         low = torch.cat(((1 - strengths[:HUE]).clamp_min(0), -strengths[HUE:]))
         high = torch.cat((1 + strengths[:HUE], strengths[HUE:]))
-        coins = (coins < torch.tensor(chances)).unbind(-1)
+        coins = (coins < uniform.new_tensor(chances)).unbind(-1)
         drawn = (*coins, torch.lerp(low, high, factors), keys.argsort(-1))
         return ColourDraw(*(field.expand(n_images, *field.shape[1:]) for field in drawn))
 
@@ -121,7 +122,7 @@ def luma(x: Tensor) -> Tensor:
 
 def equalize(x: Tensor) -> Tensor:
     """Spread each channel's 8-bit values evenly, by PIL's formula (as they are if too few)."""
-    level = x.flatten(2).mul(255.999).long().clamp_(0, 255)  # (B, 3, hw)
+    level = x.flatten(2).mul(TO_8_BITS).long().clamp_(0, 255)  # (B, 3, hw)
     one = torch.ones((), dtype=torch.int32, device=x.device).expand_as(level)
     count = one.new_zeros((*level.shape[:2], 256)).scatter_add_(2, level, one)
     darker = count.cumsum(2) - count
@@ -134,13 +135,13 @@ def equalize(x: Tensor) -> Tensor:
 def posterize(x: Tensor, bits: int) -> Tensor:
     """Keep the highest `bits` bits of the 8-bit value."""
     step = 2 ** (8 - bits)
-    return x.mul(255.999 / step).floor_().mul_(step / 255)
+    return x.mul(TO_8_BITS / step).floor_().mul_(step / 255)
 
 
 def solarize(x: Tensor, threshold: float) -> Tensor:
     """Invert what is as bright as the threshold or brighter."""
     bright = torch.ge(x, threshold, out=torch.empty_like(x))
-    return bright.sub_(x).abs_()  # as torch.where(bright, 1 - x, x), which is 15 times slower
+    return bright.sub_(x).abs_()  # = torch.where(bright, 1 - x, x), 15 times faster
 
 
 def blend_(x: Tensor, factor: Tensor, grey: Tensor, mean_grey: Tensor) -> Tensor:

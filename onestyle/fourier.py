@@ -212,8 +212,8 @@ class _Swap:
 
     def content(self, chunk: slice) -> tuple[Tensor, Tensor]:
         """-A_n e^{iP_n} (in BSS times c) and e^{iP_n}, with a dimension for the views."""
-        own, phase = (part[:, None] for part in self.spectrum.with_phase(self.x[chunk]))
-        return (-self.weight * own if self.shared else -own), phase
+        amplitude, phase = (part[:, None] for part in self.spectrum.polar(self.x[chunk]))
+        return (-self.weight * amplitude if self.shared else -amplitude) * phase, phase
 
     def write(self, block: slice, own: Tensor, phase: Tensor, *, out: Tensor) -> None:
         """out (b, V, C, H, W) = the views of the images x[block]."""
@@ -259,25 +259,24 @@ class _Spectrum:
     v: Tensor
 
     def amplitude(self, x: Tensor) -> Tensor:
-        """|F(x)|, each value twice."""
-        f, _ = self._spectrum(x)
-        return f.abs().repeat_interleave(2, -1)
+        """A = |F(x)|, each value twice."""
+        return self._spectrum(x)[0].abs().repeat_interleave(2, -1)
 
-    def with_phase(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """F(x) and e^{iP} = F / |F|; where |F| is only rounding, F := |F| and e^{iP} := 1."""
+    def polar(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A = |F(x)|, each value twice, and e^{iP} = F(x) / A; 1 where A is only rounding."""
         f, noise = self._spectrum(x)
-        amplitude = f.abs()
-        vanishes = amplitude <= noise.reshape(*noise.shape, *[1] * (f.ndim - noise.ndim))
-        f, phase = torch.where(vanishes, amplitude, f), torch.where(vanishes, 1, f / amplitude)
-        return torch.view_as_real(f).flatten(-2), torch.view_as_real(phase).flatten(-2)
+        amplitude = f.abs().repeat_interleave(2, -1)
+        vanishes = amplitude <= noise.reshape(*noise.shape, *[1] * self.u.ndim)
+        one = torch.tensor([1, 0], dtype=x.dtype, device=x.device).repeat(f.shape[-1])
+        return amplitude, torch.where(vanishes, one, torch.view_as_real(f).flatten(-2) / amplitude)
 
     def _spectrum(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """F(x) (..., C, u, v), complex, and the size (..., C) of its rounding errors."""
         mean = x.mean((-2, -1), keepdim=True)
         f = torch.fft.rfft2(x - mean)  # a large mean would spread its own rounding everywhere
-        noise = 2 * torch.finfo(x.dtype).eps * torch.view_as_real(f).abs().amax((-3, -2, -1))
+        largest = torch.view_as_real(f).flatten(-3).norm(math.inf, dim=-1)
         f[..., 0, 0] = mean[..., 0, 0] * (self.size[0] * self.size[1])
-        return self.pick(f), noise
+        return self.pick(f), 2 * torch.finfo(x.dtype).eps * largest
 
     def pick(self, f: Tensor) -> Tensor:
         """(..., H, W // 2 + 1) of rfft2 -> the frequencies that are kept."""

@@ -140,18 +140,18 @@ class ViewPlan:
         return [self._make(x, views, draw) for views, draw in zip(self.groups, draws, strict=True)]
 
     def _make(self, x: Tensor, views: Views, draw: ViewsDraw) -> Tensor:
-        std = torch.tensor(self.std, device=x.device)[:, None, None]
-        shift = -torch.tensor(self.mean, device=x.device)[:, None, None] / std
         out = x.new_empty(views.n, len(x), 3, views.size, views.size)
         affine, cutout = (part.to(x.device) for part in draw.geometry)
         for block, styled in self._styled(x, views, draw.style):
             flat = warp(styled.flatten(0, 1), affine[block].flatten(0, 1), views.size)
-            coloured = self.colour.apply(
-                flat.view(-1, views.n, *flat.shape[1:]), draw.colour.of(block, slice(None))
-            )
-            normalised = out[:, block].transpose(0, 1)
-            torch.addcmul(shift, coloured, 1 / std, out=normalised)
-            cut_out(normalised, cutout[block])
+            out[:, block] = flat.unflatten(0, (-1, views.n)).transpose(0, 1)
+        std = torch.tensor(self.std, device=x.device)[:, None, None]
+        shift = -torch.tensor(self.mean, device=x.device)[:, None, None] / std
+        for v, view in enumerate(out):
+            colour = draw.colour.of(slice(None), slice(v, v + 1))
+            coloured = self.colour.apply(view[:, None], colour)[:, 0]
+            torch.addcmul(shift, coloured, 1 / std, out=view)
+            cut_out(view, cutout[:, v])
         return out
 
     def _styled(self, x: Tensor, views: Views, draw) -> Iterator[tuple[slice, Tensor]]:

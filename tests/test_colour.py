@@ -221,6 +221,12 @@ def test_same_generator_same_draw(scope):
     assert all(map(torch.equal, first, Colour().draw(3, 4, scope)))
 
 
+def test_draw_is_on_the_cpu_whatever_the_default_device():
+    with torch.device("meta"):
+        draw = Colour().draw(3, 4, "image", seeded())
+    assert all(map(torch.equal, draw, Colour().draw(3, 4, "image", seeded())))
+
+
 @pytest.mark.parametrize("scope", ["batch", "image"])
 def test_parts_make_the_whole(scope):
     images = torch.rand(11, 5, 3, 24, 20, generator=seeded())

@@ -238,8 +238,8 @@ def test_flat_images_have_phase_zero_not_noise(way, size, ratio):
     views = transfer_style(images, torch.tensor([0]), ratio)
     assert torch.equal(views, transfer_style(images, torch.tensor([0]), ratio))
     assert views.min() >= 0 and views.max() <= 1
-    # Where |F| = 0 apart from the mean, e^{iP} = 1: the picture is even in both directions, whatever
-    # grey it was; rounding noise would make each a different picture.
+    # Where |F| = 0 apart from the mean, e^{iP} = 1: the picture is even in both directions,
+    # whatever grey it was; rounding noise would make each a different picture.
     exact = transfer_style(images.double(), torch.tensor([0]), ratio)
     assert_close(views.double(), exact, rtol=0, atol=1e-5)
     for even in views[1:4, 0]:
