@@ -36,12 +36,15 @@ def describe() -> dict:
 
 
 def interleaved(calls: dict, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each call, `rounds` times in turn, so that a noisy moment hits all of them."""
-    for call in calls.values():
-        call()
+    """Seconds of each call, `rounds` times in turn, so that a noisy moment hits all of them.
+
+    Each timed call follows an untimed one of its own, as in a training loop: else whoever comes
+    after a call that gave gigabytes back to the kernel pays for getting them again.
+    """
     seconds = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
+            call()
             synchronize()
             start = time.perf_counter()
             call()

@@ -10,7 +10,9 @@ N images, V views, C channels, H x W pixels, frequencies (u, v), window half sid
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -57,9 +59,9 @@ class _StyleTransform(nn.Module):
         return f"ratios={self.ratios}"
 
     def _draw_ratio(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
-        r_min, r_max = self.ratios
         uniform = torch.rand(shape, generator=generator, device=_device_of(generator))
-        return r_min + (r_max - r_min) * uniform.cpu().double()
+        r_min, r_max = torch.tensor(self.ratios, dtype=torch.float64)
+        return torch.lerp(r_min, r_max, uniform.cpu().double())
 
 
 class BatchStylesStandardization(_StyleTransform):
@@ -113,9 +115,9 @@ def transfer_style(images: Tensor, index: Tensor, ratio: Tensor | float, **optio
     part, which averages each frequency with its mirror: the same thing. Where an image's spectrum
     vanishes up to rounding (black, constant, flat images) the listing's phase is noise, ours 0.
     """
-    dtype = _at_least_float32(images)
     n_views = torch.as_tensor(index).shape[-1]
-    out = images.new_empty(len(images), n_views, *images.shape[1:], dtype=dtype)
+    like = images.new_empty(0, dtype=_at_least_float32(images))
+    out = empty_in_huge_pages(like, len(images), n_views, *images.shape[1:])
     for _ in styled_blocks(images, index, ratio, out=out, **options):
         pass
     return out.to(images.dtype)
@@ -166,6 +168,22 @@ def blocks(images: Tensor, n_views: int = 1) -> list[slice]:
     size = max(1, floats // (n_views * images[0].numel()))
     n = len(images)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def empty_in_huge_pages(like: Tensor, *shape: int) -> Tensor:
+    """`like.new_empty(shape)`; where Linux lets us ask, much memory of the CPU in huge pages.
+
+    From 32 MB on glibc has the kernel map anew what is allocated. To touch 100 MB of it for the
+    first time takes 25,000 page faults, a third of a call's time; in huge pages, 50.
+    """
+    out = like.new_empty(shape)
+    size, page = out.numel() * out.element_size(), mmap.PAGESIZE
+    if out.device.type == "cpu" and hasattr(mmap, "MADV_HUGEPAGE") and size >= 2**25:
+        start = -(-out.data_ptr() // page) * page
+        length = (out.data_ptr() + size - start) // page * page
+        place, length = ctypes.c_void_p(start), ctypes.c_size_t(length)
+        ctypes.CDLL(None).madvise(place, length, mmap.MADV_HUGEPAGE)  # refused: small pages
+    return out
 
 
 def window_half_side(ratio: Tensor | float, side: int, ratio_kind: str = "side") -> Tensor:
@@ -235,7 +253,7 @@ def _spectrum_for(x: Tensor, reach: int) -> _Spectrum:
     # Products in bfloat16 or TF32, if the user allows them, are too coarse for pixels.
     exact = x.dtype == torch.float64 or torch.get_float32_matmul_precision() == "highest"
     fft_is_slow = 3 if max(map(_largest_prime_factor, (h, w))) > 11 else 1
-    if exact and 2 * reach < min(h, w) and by_products < 7 * fft_is_slow * by_fft:
+    if exact and 2 * reach < min(h, w) and by_products < 10 * fft_is_slow * by_fft:
         return _LowFrequencies(h, w, reach, x)
     return _FullSpectrum(h, w, x)
 
@@ -260,23 +278,24 @@ class _Spectrum:
 
     def amplitude(self, x: Tensor) -> Tensor:
         """A = |F(x)|, each value twice."""
-        return self._spectrum(x)[0].abs().repeat_interleave(2, -1)
+        return _modulus(self._spectrum(x)[0])
 
     def polar(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """A = |F(x)|, each value twice, and e^{iP} = F(x) / A; 1 where A is only rounding."""
         f, noise = self._spectrum(x)
-        amplitude = f.abs().repeat_interleave(2, -1)
+        amplitude = _modulus(f)
         vanishes = amplitude <= noise.reshape(*noise.shape, *[1] * self.u.ndim)
-        one = torch.tensor([1, 0], dtype=x.dtype, device=x.device).repeat(f.shape[-1])
-        return amplitude, torch.where(vanishes, one, torch.view_as_real(f).flatten(-2) / amplitude)
+        one = torch.tensor([1, 0], dtype=x.dtype, device=x.device).repeat(f.shape[-1] // 2)
+        return amplitude, torch.where(vanishes, one, f / amplitude)
 
     def _spectrum(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """F(x) (..., C, u, v), complex, and the size (..., C) of its rounding errors."""
+        """F(x) (..., C, u, v) and the size (..., C) of its rounding errors."""
         mean = x.mean((-2, -1), keepdim=True)
         f = torch.fft.rfft2(x - mean)  # a large mean would spread its own rounding everywhere
-        largest = torch.view_as_real(f).flatten(-3).norm(math.inf, dim=-1)
+        parts = torch.view_as_real(f)
+        largest = torch.maximum(parts.amax((-3, -2, -1)), -parts.amin((-3, -2, -1)))
         f[..., 0, 0] = mean[..., 0, 0] * (self.size[0] * self.size[1])
-        return self.pick(f), 2 * torch.finfo(x.dtype).eps * largest
+        return torch.view_as_real(self.pick(f)).flatten(-2), 2 * torch.finfo(x.dtype).eps * largest
 
     def pick(self, f: Tensor) -> Tensor:
         """(..., H, W // 2 + 1) of rfft2 -> the frequencies that are kept."""
@@ -361,6 +380,13 @@ class _LowFrequencies(_Spectrum):
         lines = lines.flatten(-3, -2).flatten(0, 2)  # (bVC, 2L, W)
         out.copy_(x)
         out.flatten(0, 2).baddbmm_(self.rows_y.expand(len(lines), -1, -1), lines)
+
+
+def _modulus(pairs: Tensor) -> Tensor:
+    """sqrt(re^2 + im^2), each value twice; several times faster than `abs` of complex numbers."""
+    squares = pairs.square()
+    modulus = (squares[..., 0::2] + squares[..., 1::2]).sqrt_()
+    return torch.stack([modulus, modulus], -1).flatten(-2)
 
 
 def _at_least_float32(images: Tensor) -> torch.dtype:

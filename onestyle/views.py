@@ -23,6 +23,7 @@ from onestyle.fourier import (
     FourierAugmentation,
     StyleDraw,
     blocks,
+    empty_in_huge_pages,
     styled_blocks,
 )
 from onestyle.geometry import Geometry, GeometryDraw, cut_out, warp
@@ -140,7 +141,7 @@ class ViewPlan:
         return [self._make(x, views, draw) for views, draw in zip(self.groups, draws, strict=True)]
 
     def _make(self, x: Tensor, views: Views, draw: ViewsDraw) -> Tensor:
-        out = x.new_empty(views.n, len(x), 3, views.size, views.size)
+        out = empty_in_huge_pages(x, views.n, len(x), 3, views.size, views.size)
         affine, cutout = (part.to(x.device) for part in draw.geometry)
         for block, styled in self._styled(x, views, draw.style):
             flat = warp(styled.flatten(0, 1), affine[block].flatten(0, 1), views.size)
