@@ -8,7 +8,7 @@ BIN := .venv/bin
 TORCH ?= torch==2.13.0 torchvision==0.28.0
 TORCH_CPU := --extra-index-url https://download.pytorch.org/whl/cpu --retries 1 --timeout 15
 
-.PHONY: demo test test-slow check bench setup clean
+.PHONY: demo test test-slow check hooks bench setup clean
 
 demo: setup
 	$(BIN)/onestyle preview --out preview.png --force
@@ -25,8 +25,11 @@ check: setup
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 
+hooks: setup
+	$(BIN)/pre-commit install
+
 bench: setup
-	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+	for file in benchmarks/*_speed.py; do $(BIN)/python $$file || exit 1; done
 
 setup: .venv/ready
 
