@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onestyle import __version__
+from onestyle.data import commands as data
 
 
 class Command(NamedTuple):
@@ -79,6 +80,7 @@ def _preview(args: argparse.Namespace) -> None:
 
 
 COMMANDS = {
+    "data": Command("pack, check, show and split images", data.add_arguments, data.run),
     "preview": Command("show what FA and BSS make of your images", _preview_arguments, _preview),
 }
 

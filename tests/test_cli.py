@@ -101,9 +101,9 @@ def test_a_bad_image_is_named_and_nothing_is_written(capsys, tmp_path, folder):
     (folder / "b/75.jpg").write_text("no picture")
     words = ("preview", "--out", tmp_path / "a.png")
     said = refused(capsys, *words, folder / "a")
-    assert said.startswith(f"cannot read {folder / 'a/25.png'}: ")
+    assert said.startswith(f"{folder / 'a/25.png'}: cannot be read: ")
     said = refused(capsys, *words, folder / "b")
-    assert said.startswith(f"{folder / 'b/75.jpg'} is not an image of a known format: JPEG, PNG")
+    assert said.startswith(f"{folder / 'b/75.jpg'}: not an image of a known format: JPEG, PNG")
     assert not (tmp_path / "a.png").exists()
 
 

@@ -1,15 +1,17 @@
 """Image files: which there are, and their pixels."""
 
+import io
 import os
 import warnings
 from collections.abc import Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-__all__ = ["find_images", "read_image"]
+__all__ = ["FORMATS", "RESIZE", "SUFFIXES", "decode", "find_images", "quiet", "read_image"]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM")  # none of them runs an interpreter
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -41,28 +43,47 @@ def _below(folder: Path) -> list[Path]:
     return found
 
 
-def read_image(path: Path, size: int) -> NDArray[np.uint8]:
-    """The middle square of an image -> (3, size, size), upright, on white where transparent."""
+def read_image(path: Path, size: int, resize: str = "crop") -> NDArray[np.uint8]:
+    """An image file -> (3, size, size), upright, on white where transparent."""
     if not path.is_file():  # a broken link, a pipe
-        raise ValueError(f"{path} is not a file")
+        raise ValueError(f"{path}: not a file")
+    with quiet():
+        try:
+            return decode(path.read_bytes(), size, resize)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+
+def decode(content: bytes, size: int, resize: str = "crop") -> NDArray[np.uint8]:
+    """The contents of an image file -> (3, size, size); a ValueError says what is wrong with it.
+
+    Not square: "crop" takes the middle, "stretch" all of it, "pad" all of it on black.
+    """
+    if not content:
+        raise ValueError("the file is empty")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of harmless metadata, and of sizes below MAX_PIXELS
-            with Image.open(path, formats=FORMATS) as image:
-                if image.width * image.height > MAX_PIXELS:
-                    raise Image.DecompressionBombError
-                return _square(image, size)
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            return _square(image, size, resize)
     except Image.DecompressionBombError as error:
-        raise ValueError(f"{path} has more than {MAX_PIXELS:,} pixels") from error
+        raise ValueError(f"more than {MAX_PIXELS:,} pixels") from error
     except UnidentifiedImageError as error:
-        raise ValueError(
-            f"{path} is not an image of a known format: {', '.join(FORMATS)}"
-        ) from error
+        raise ValueError(f"not an image of a known format: {', '.join(FORMATS)}") from error
     except Exception as error:  # decoders fail in many ways, and each of them means a bad file
-        raise ValueError(f"cannot read {path}: {error}") from error
+        raise ValueError(f"cannot be read: {error}") from error
 
 
-def _square(image: Image.Image, size: int) -> NDArray[np.uint8]:
+@contextmanager
+def quiet():
+    """No warnings of harmless metadata, and of sizes below MAX_PIXELS. Not for threads to enter."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="PIL")
+        warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+        yield
+
+
+def _square(image: Image.Image, size: int, resize: str) -> NDArray[np.uint8]:
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):  # 16 or 32 bits a pixel: convert() would cut them off
         deep = np.asarray(image, np.float64)
@@ -71,5 +92,15 @@ def _square(image: Image.Image, size: int) -> NDArray[np.uint8]:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    square = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.LANCZOS)
-    return np.asarray(square).transpose(2, 0, 1)
+    image = image.convert("RGB")
+    if image.size != (size, size):
+        image = RESIZE[resize](image, (size, size))
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+_LANCZOS = Image.Resampling.LANCZOS
+RESIZE = {
+    "stretch": lambda image, size: image.resize(size, _LANCZOS),
+    "crop": lambda image, size: ImageOps.fit(image, size, _LANCZOS),
+    "pad": lambda image, size: ImageOps.pad(image, size, _LANCZOS),
+}

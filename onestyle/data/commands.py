@@ -1,0 +1,216 @@
+"""`onestyle data`: pack, check, show and split. Light to import; the work imports what it needs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+RESIZE = ("stretch", "crop", "pad")
+NAMES = ("pacs", "domainnet", "domainnet-b", "camelyon17")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    for name, (summary, arguments, _) in COMMANDS.items():
+        arguments(commands.add_parser(name, help=summary, description=summary).add_argument)
+
+
+def run(args: argparse.Namespace) -> None:
+    COMMANDS[args.what][2](args)
+
+
+def _pack_arguments(add) -> None:
+    add("source", help="a folder, a .csv or .jsonl list, .parquet, hub:OWNER/NAME[@REVISION]")
+    add("out", type=Path, metavar="STORE", help="the folder to make")
+    add("--as", dest="dataset", choices=NAMES, help="its classes, names and published counts")
+    add("--size", type=int, help="side in pixels (the data set's own, else 256)")
+    add("--resize", choices=RESIZE, default="stretch", help="of what is not square (%(default)s)")
+    add("--levels", help="what the first folders mean: domain/class, domain, class or ''")
+    add(
+        "--column",
+        action="append",
+        default=[],
+        metavar="ROLE=NAME",
+        help="the column that holds path, domain, class or split; may be repeated",
+    )
+    add("--skip-bad", action="store_true", help="leave out what is bad, and record it")
+    add("--force", action="store_true", help="overwrite the store")
+
+
+def _pack(args: argparse.Namespace) -> None:
+    from onestyle.data.datasets import DATASETS, dataset_named
+    from onestyle.data.packing import check_store, pack
+    from onestyle.data.sources import WildsSource, find_source
+
+    size = args.size or (dataset_named(args.dataset).size if args.dataset else 256)
+    check_store(args.out, size, args.resize, args.force)
+    started = time.monotonic()
+    source = find_source(args.source, levels=args.levels, columns=_columns(args.column))
+    name = args.dataset or ("camelyon17" if isinstance(source, WildsSource) else "")
+    options = {}
+    if name:
+        options = {"dataset": name, "adapt": DATASETS[name].adapter(Path(args.source))}
+        size = args.size or DATASETS[name].size
+    options |= {"skip_bad": args.skip_bad, "force": args.force}
+    with _progress("packing") as progress:
+        manifest = pack(
+            source, args.out, size=size, resize=args.resize, progress=progress, **options
+        )
+    seconds = time.monotonic() - started
+    n, left_out, ignored = manifest["n"], manifest["left_out"], manifest["ignored"]
+    print(f"{args.out}: {n:,} images of {size} px in {seconds:.0f} s ({n / seconds:,.0f} a second)")
+    if left_out:
+        print(f"left out {len(left_out):,}, each named in {args.out / 'manifest.json'}")
+    if ignored:
+        kinds = ", ".join(f"{kind} {n}" for kind, n in ignored.items())
+        print(f"passed over {sum(ignored.values()):,} files that are no images: {kinds}")
+
+
+def _columns(words: list[str]) -> dict[str, str]:
+    columns = {role: name for role, _, name in (word.partition("=") for word in words)}
+    if not set(columns) <= {"path", "domain", "class", "split"} or not all(columns.values()):
+        raise ValueError(f"--column is path, domain, class or split = NAME, got {' '.join(words)}")
+    return columns
+
+
+def _progress(what: str):
+    """A bar on stderr, where that is a terminal."""
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    @contextmanager
+    def bar():
+        speed = TextColumn("{task.fields[speed]}")
+        columns = (
+            TextColumn(what),
+            BarColumn(),
+            MofNCompleteColumn(),
+            speed,
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+            task = shown.add_task(what, total=None, speed="")
+
+            def progress(done: int, total: int) -> None:
+                rate = shown.tasks[task].speed
+                shown.update(
+                    task, completed=done, total=total, speed=f"{rate:,.0f}/s" if rate else ""
+                )
+
+            yield progress
+
+    return bar()
+
+
+def _store_argument(add) -> None:
+    add("store", help="a packed store, or digits")
+
+
+def _check(args: argparse.Namespace) -> None:
+    from onestyle.data.check import check
+
+    store, wrong, notes = check(args.store)
+    print_counts(store)
+    for line in notes:
+        print(line)
+    if wrong:
+        raise ValueError(f"{args.store}: {'; '.join(wrong)}")
+    print("the store is whole")
+
+
+def print_counts(store) -> None:
+    """Domains x classes."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table, counts = store.table, Counter()
+    for (domain, label, _), n in table.counts().items():
+        counts[domain, label] += n
+    print(f"{store.name}: {len(store):,} images of {store.size} px")
+    domains = [*table.domains, *([""] if (table.domain < 0).any() else [])]
+    classes = [*table.classes, *([""] if (table.label < 0).any() else [])]
+    shown = Table("domain", box=None, pad_edge=False)
+    for label in [*classes[:12], *(["..."] if len(classes) > 12 else []), "all"]:
+        shown.add_column(Text(label or "(none)"), justify="right")
+    for domain in domains:
+        cells = [f"{counts[domain, label]:,}" for label in classes[:12]]
+        cells += ["..."] if len(classes) > 12 else []
+        in_all = sum(counts[domain, label] for label in classes)
+        shown.add_row(Text(domain or "(none)"), *cells, f"{in_all:,}")
+    Console(width=200).print(shown)
+
+
+def _show_arguments(add) -> None:
+    _store_argument(add)
+    add("--out", required=True, type=Path, help="the picture: .png .jpg .webp or .pdf")
+    add("--seed", type=int, default=0, help="of the choice of images (%(default)s)")
+    add("--force", action="store_true", help="overwrite the picture")
+
+
+def _show(args: argparse.Namespace) -> None:
+    from onestyle.data.show import compose
+    from onestyle.data.store import open_store
+    from onestyle.page import check_out, save
+
+    check_out(args.out, force=args.force)
+    store = open_store(args.store)
+    save(compose(store, args.seed), args.out, force=args.force)
+    print(f"{args.out} shows images of every domain and class of {store.name}")
+
+
+def _split_arguments(add) -> None:
+    _store_argument(add)
+    add("--targets", nargs="+", default=[], metavar="DOMAIN", help="the unseen domains")
+    add("--sources", nargs="+", default=[], metavar="DOMAIN", help="by default all others")
+    add("--draw", type=int, default=0, help="the seed of the labels (%(default)s)")
+    add("--out", type=Path, help="write the names in every part as .json")
+    add("--force", action="store_true", help="overwrite the file")
+
+
+def _split(args: argparse.Namespace) -> None:
+    from onestyle.data.protocol import FRACTIONS, make_split
+    from onestyle.data.store import open_store
+
+    if args.out and args.out.exists() and not args.force:
+        raise ValueError(f"{args.out} exists; --force overwrites it")
+    store = open_store(args.store)
+    split = make_split(store.table, sources=args.sources, targets=args.targets, draw=args.draw)
+    parts = {"train": split.train, "val": split.val}
+    if not (store.table.label[split.train] < 0).any():
+        parts |= {f"labels {percent}%": split.labelled(percent) for percent in FRACTIONS}
+    for part, rows in parts.items():
+        domains = store.table.domain[rows]
+        each = ", ".join(
+            f"{name} {(domains == k).sum():,}"
+            for k, name in enumerate(store.table.domains)
+            if (domains == k).any()
+        )
+        print(f"{part}: {len(rows):,}" + (f" ({each})" if each else ""))
+    for name in split.targets:
+        print(f"target {name}: {split.n_target(name):,}")
+    print(f"hash {split.hash}")
+    if args.out:
+        names = {part: [store.table.path[row] for row in rows] for part, rows in parts.items()}
+        about = {"store": store.name, "sources": split.sources, "targets": split.targets}
+        about |= {"draw": args.draw, "hash": split.hash}
+        args.out.write_text(json.dumps(about | names, indent=1, ensure_ascii=False) + "\n")
+
+
+COMMANDS = {
+    "pack": ("turn images from anywhere into a store", _pack_arguments, _pack),
+    "check": ("counts, checksums, published numbers", _store_argument, _check),
+    "show": ("a picture of each domain and class", _show_arguments, _show),
+    "split": ("who sees what: sources, targets, fractions of labels", _split_arguments, _split),
+}
