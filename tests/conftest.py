@@ -20,21 +20,25 @@ settings.load_profile("ci")  # the same examples everywhere; no deadline, as no 
 
 
 @pytest.fixture(scope="session")
-def pacs():
-    """`pacs(n=120)`: real images, uint8 (n, 3, 227, 227), spread evenly over domains and classes.
-
-    They come from PACS as `domain/class/image`, an archive or a folder: the one that ONESTYLE_PACS
-    names, else shared/data/pacs.tar beside the checkout. Without either, the test is skipped.
-    """
+def pacs_path():
+    """PACS as `domain/class/image`, an archive or a folder: the one that ONESTYLE_PACS names, else
+    shared/data/pacs.tar beside the checkout. Without either, the test is skipped."""
     named = os.environ.get("ONESTYLE_PACS")
     path = Path(named or Path(__file__).parents[2] / "shared/data/pacs.tar")
     if not path.exists():
         if named:
             raise FileNotFoundError(f"ONESTYLE_PACS names {named}, which does not exist")
         pytest.skip("needs PACS: set ONESTYLE_PACS to its archive or folder (domain/class/image)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def pacs(pacs_path):
+    """`pacs(n=120)`: real images, uint8 (n, 3, 227, 227), spread over domains and classes."""
 
     def images(n=120):
-        return torch.stack([decode(data) for data in read(path, lambda names: spread(names, n))])
+        contents = read(pacs_path, lambda names: spread(names, n))
+        return torch.stack([decode(data) for data in contents])
 
     return images
 
