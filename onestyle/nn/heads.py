@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import nn
 
 __all__ = ["mlp"]
@@ -18,7 +20,7 @@ def mlp(
     A layer that a BatchNorm follows has no bias. `last_norm` ends in a BatchNorm without a shift.
     """
     layers: list[nn.Module] = []
-    for k, (d_in, d_out) in enumerate(zip(dims[:-1], dims[1:], strict=True), 1):
+    for k, (d_in, d_out) in enumerate(pairwise(dims), 1):
         last = k == len(dims) - 1
         normed = last_norm if last else norm
         layers.append(nn.Linear(d_in, d_out, bias=not normed))
