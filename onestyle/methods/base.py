@@ -17,7 +17,7 @@ __all__ = ["Batch", "MakeOptimizer", "Method"]
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
     """One process's share of a step's batch, as far as a method may see it: n of N images.
 
@@ -59,6 +59,10 @@ class Method(nn.Module):
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
         """The mean loss over this process's images, and what else to log."""
         raise NotImplementedError  # abstract
+
+    def forward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
+        """The loss, by the name that DDP and autocast know."""
+        return self.loss(batch)
 
     def before_step(self, step: int) -> None:
         """Gradients are there, the optimisers have not moved yet."""
