@@ -11,7 +11,8 @@ from torch import Tensor
 
 __all__ = ["full_precision"]
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
