@@ -1,0 +1,35 @@
+"""Keys of past steps, as negatives."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["Queue"]
+
+
+class Queue(nn.Module):
+    """The last `size` keys; random directions until as many have come. Saved with its owner."""
+
+    keys: Tensor  # (size, dim), unit length
+    pointer: Tensor  # () the place of the oldest key
+
+    def __init__(self, size: int, dim: int):
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"a queue holds at least one key, got size {size}")
+        self.register_buffer("keys", F.normalize(torch.randn(size, dim), dim=1))
+        self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
+
+    @torch.no_grad()
+    def push(self, keys: Tensor) -> None:
+        """(n, dim) in the place of the n oldest keys."""
+        size, n = len(self.keys), len(keys)
+        if size % n:
+            raise ValueError(
+                f"{n} keys a step do not divide a queue of {size}; take a multiple of {n}"
+            )
+        places = self.pointer + torch.arange(n, device=self.keys.device)
+        self.keys[places] = keys.to(self.keys.dtype)
+        self.pointer.copy_((self.pointer + n) % size)
