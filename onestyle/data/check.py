@@ -37,7 +37,17 @@ def check(path: Path | str) -> Report:
         wrong += differences
         if not differences:
             notes.append(f"the counts are the published ones of {dataset.name}")
-    return Report(store, wrong, notes + _twins(store) + _left_out(store))
+    return Report(store, wrong, [*notes, *_lonely(store), *_twins(store), *_left_out(store)])
+
+
+def _lonely(store: Store) -> list[str]:
+    """Classes that tell the domain; packing refuses them, unless bad images were all the others."""
+    homes: dict[str, set[str]] = {}
+    for domain, label, _ in store.table.counts():
+        homes.setdefault(label, set()).add(domain)
+    several = len(set().union(*homes.values())) > 1
+    lonely = sorted(label for label, found in homes.items() if label and len(found) == 1)
+    return [f"class {name} is in domain {min(homes[name])} alone" for name in lonely if several]
 
 
 def _twins(store: Store) -> list[str]:

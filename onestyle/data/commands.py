@@ -28,7 +28,7 @@ def _pack_arguments(add) -> None:
     add("--as", dest="dataset", choices=NAMES, help="its classes, names and published counts")
     add("--size", type=int, help="side in pixels (the data set's own, else 256)")
     add("--resize", choices=RESIZE, default="stretch", help="of what is not square (%(default)s)")
-    add("--levels", help="what the first folders mean: domain/class, domain, class or ''")
+    add("--levels", help="what the first folders mean: domain/class, split/class, domain or ''")
     add(
         "--column",
         action="append",
@@ -41,31 +41,35 @@ def _pack_arguments(add) -> None:
 
 
 def _pack(args: argparse.Namespace) -> None:
-    from onestyle.data.datasets import DATASETS, dataset_named
+    from onestyle.data.datasets import DATASETS
     from onestyle.data.packing import check_store, pack
     from onestyle.data.sources import WildsSource, find_source
 
-    size = args.size or (dataset_named(args.dataset).size if args.dataset else 256)
-    check_store(args.out, size, args.resize, args.force)
+    columns = _columns(args.column)
+    check_store(args.out, 256 if args.size is None else args.size, args.resize, args.force)
     started = time.monotonic()
-    source = find_source(args.source, levels=args.levels, columns=_columns(args.column))
+    source = find_source(args.source, levels=args.levels, columns=columns)
     name = args.dataset or ("camelyon17" if isinstance(source, WildsSource) else "")
-    options = {}
+    size, options = args.size or 256, {"skip_bad": args.skip_bad, "force": args.force}
     if name:
-        options = {"dataset": name, "adapt": DATASETS[name].adapter(Path(args.source))}
         size = args.size or DATASETS[name].size
-    options |= {"skip_bad": args.skip_bad, "force": args.force}
+        options |= {"dataset": name, "adapt": DATASETS[name].adapter(Path(args.source))}
     with _progress("packing") as progress:
         manifest = pack(
             source, args.out, size=size, resize=args.resize, progress=progress, **options
         )
-    seconds = time.monotonic() - started
-    n, left_out, ignored = manifest["n"], manifest["left_out"], manifest["ignored"]
+    seconds, n = time.monotonic() - started, manifest["n"]
     print(f"{args.out}: {n:,} images of {size} px in {seconds:.0f} s ({n / seconds:,.0f} a second)")
-    if left_out:
-        print(f"left out {len(left_out):,}, each named in {args.out / 'manifest.json'}")
-    if ignored:
-        kinds = ", ".join(f"{kind} {n}" for kind, n in ignored.items())
+    _print_what_was_not_packed(manifest, args.out)
+
+
+def _print_what_was_not_packed(manifest: dict, out: Path) -> None:
+    if left_out := manifest["left_out"]:
+        print(f"left out {len(left_out):,}, each named in {out / 'manifest.json'}")
+    if others := manifest["not_of_dataset"]:
+        print(f"passed over {others:,} images that are not of {manifest['dataset']}")
+    if ignored := manifest["ignored"]:
+        kinds = ", ".join(f"{kind} {n:,}" for kind, n in ignored.items())
         print(f"passed over {sum(ignored.values()):,} files that are no images: {kinds}")
 
 
@@ -188,7 +192,7 @@ def _split(args: argparse.Namespace) -> None:
     store = open_store(args.store)
     split = make_split(store.table, sources=args.sources, targets=args.targets, draw=args.draw)
     parts = {"train": split.train, "val": split.val}
-    if not (store.table.label[split.train] < 0).any():
+    if split.has_labels:
         parts |= {f"labels {percent}%": split.labelled(percent) for percent in FRACTIONS}
     for part, rows in parts.items():
         domains = store.table.domain[rows]
@@ -200,12 +204,17 @@ def _split(args: argparse.Namespace) -> None:
         print(f"{part}: {len(rows):,}" + (f" ({each})" if each else ""))
     for name in split.targets:
         print(f"target {name}: {split.n_target(name):,}")
+    if split.n_unused:
+        print(f"in no part: {split.n_unused:,}")
     print(f"hash {split.hash}")
     if args.out:
         names = {part: [store.table.path[row] for row in rows] for part, rows in parts.items()}
         about = {"store": store.name, "sources": split.sources, "targets": split.targets}
         about |= {"draw": args.draw, "hash": split.hash}
-        args.out.write_text(json.dumps(about | names, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(about | names, indent=1, ensure_ascii=False) + "\n"
+        part = args.out.with_name(f".{args.out.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(args.out)
 
 
 COMMANDS = {

@@ -87,7 +87,10 @@ def _square(image: Image.Image, size: int, resize: str) -> NDArray[np.uint8]:
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):  # 16 or 32 bits a pixel: convert() would cut them off
         deep = np.asarray(image, np.float64)
-        white = 65535 if deep.max() > 255 else 255 if deep.max() > 1 else 1
+        if not np.isfinite(deep).all():
+            raise ValueError("pixels that are no numbers")
+        is_16 = image.mode.startswith("I;16") or deep.max() > 255
+        white = 65535 if is_16 else 255 if deep.max() > 1 else 1
         image = Image.fromarray((deep / white * 255).clip(0, 255).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")

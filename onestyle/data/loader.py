@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onestyle.data.protocol import Pool
+from onestyle.data.protocol import Pool, TargetPool
 
 __all__ = ["Batch", "Loader"]
 
@@ -48,6 +48,10 @@ class Loader:
     world_size: int = 1
 
     def __post_init__(self):
+        if isinstance(self.pool, TargetPool):
+            raise ValueError("target images are not for training; read them by pool.images")
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(f"rank must be from 0 to {self.world_size - 1}, got {self.rank}")
         if self.batch_size < 1 or self.batch_size % self.world_size:
             what = f"a multiple of {self.world_size} (processes)"
             raise ValueError(f"batch_size must be {what}, got {self.batch_size}")

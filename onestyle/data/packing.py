@@ -60,12 +60,15 @@ def pack(
     """
     check_store(out, size, resize, force)
     adapted = ((k, adapt(item)) for k, item in enumerate(source.items))
-    chosen, lonely = _without_lonely_classes({k: item for k, item in adapted if item})
+    members = {k: item for k, item in adapted if item}
+    if source.items and not members:
+        raise ValueError(f"no image of {source.name} belongs to {dataset}: {_labels(source.items)}")
+    chosen, lonely = _without_lonely_classes(members)
     problems = [*source.problems, *lonely]
     if problems and not skip_bad:
         raise BadImages(problems)
     _check_space(out, len(chosen) * 3 * size * size)
-    with _in_the_making(out) as part:
+    with _in_the_making(out, force) as part:
         made, bad, pixels_sha256 = _write_images(source, chosen, part, size, resize, progress)
         problems += bad
         if problems and not skip_bad:
@@ -73,6 +76,7 @@ def pack(
         if not made:
             raise ValueError(f"no image is left: {summary(problems)}")
         more = {"dataset": dataset, "size": size, "resize": resize, "pixels_sha256": pixels_sha256}
+        more["not_of_dataset"] = len(source.items) - len(members)
         manifest = _describe(part, source, made, **more, left_out=problems)
         text = json.dumps(manifest, indent=1, ensure_ascii=False)
         (part / "manifest.json").write_text(text + "\n", encoding="utf-8")
@@ -105,6 +109,11 @@ def summary(problems: list[Problem], shown: int = 8) -> str:
     names = ", ".join(path for path, _ in problems[:shown])
     more = f" and {len(problems) - shown} more" if len(problems) > shown else ""
     return f"{len(problems)} bad ({counted}): {names}{more}"
+
+
+def _labels(items: list[Item], shown: int = 8) -> str:
+    domains, classes = sorted({i.domain for i in items}), sorted({i.label for i in items})
+    return f"its domains are {domains[:shown]}, its classes {classes[:shown]}"
 
 
 class _Made(NamedTuple):
@@ -206,8 +215,9 @@ def _describe(part: Path, source: Source, made: list[_Made], **more) -> dict:
 
 
 @contextmanager
-def _in_the_making(out: Path) -> Iterator[Path]:
+def _in_the_making(out: Path, force: bool) -> Iterator[Path]:
     """A folder beside `out` that becomes `out` at the end, or vanishes; who died left his to us."""
+    out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
     part.mkdir(exist_ok=True)
@@ -219,7 +229,7 @@ def _in_the_making(out: Path) -> Iterator[Path]:
         try:
             yield part
             (part / "lock").unlink()
-            _replace(part, out)
+            _replace(part, out, force)
         except BaseException as error:
             shutil.rmtree(part, ignore_errors=True)
             if isinstance(error, OSError) and error.filename is None:
@@ -227,10 +237,10 @@ def _in_the_making(out: Path) -> Iterator[Path]:
             raise
 
 
-def _replace(part: Path, out: Path) -> None:
+def _replace(part: Path, out: Path, force: bool) -> None:
     old = out.with_name(f".{out.name}.old")
-    if out.exists():
+    if force and out.exists():
+        shutil.rmtree(old, ignore_errors=True)  # of one who died here
         out.rename(old)
-    part.rename(out)
-    if old.exists():
-        shutil.rmtree(old)
+    part.rename(out)  # refused where another store has come meanwhile
+    shutil.rmtree(old, ignore_errors=True)

@@ -9,6 +9,9 @@ Rows of a domain and class are put into an order that depends on the seed and th
 (SHA-256, no generator of random numbers). Of n, the first floor(9 n / 10) are train, the rest
 source validation; of the train rows, in an order of the label draw, the first ceil(p n / 100) are
 the fraction of p percent: so fractions are nested. Integers only.
+
+Three seeds never mix: that of pretraining belongs to the loader, that of the labels is `draw`, that
+of the probe to the probe.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ from numpy.typing import NDArray
 
 from onestyle.data.store import Store, Table
 
-__all__ = ["FRACTIONS", "Pool", "Split", "make_split"]
+__all__ = ["FRACTIONS", "WHY", "Pool", "Split", "TargetPool", "make_split"]
 
 FRACTIONS = (1, 5, 10, 100)  # percent
+WHY = ("evaluation", "analysis", "oracle")  # what target images are opened for, never training
 Rows = NDArray[np.int64]
 
 
@@ -62,6 +66,10 @@ class Pool:
         return [self._store.table.path[row] for row in self._rows]
 
 
+class TargetPool(Pool):
+    """Target images: no loader takes them."""
+
+
 @dataclass(frozen=True)
 class Split:
     """Rows of one division of a store, sorted; the seed of the labels is `draw`."""
@@ -75,39 +83,63 @@ class Split:
     _target_rows: dict[str, Rows]
 
     def labelled(self, percent: int) -> Rows:
-        """The rows of `train` whose labels may be used: stratified by domain and class, nested."""
+        """The rows of `train` whose labels may be used: stratified by domain and class, nested.
+
+        Of images without a class none; the fraction is one of those that have one.
+        """
         if percent != int(percent) or not 1 <= percent <= 100:
             raise ValueError(
                 f"a fraction is a whole number of percent from 1 to 100, got {percent}"
             )
-        if (self._table.label[self.train] < 0).any():
-            raise ValueError("not all images have a class, so there is no fraction to draw")
+        if not self.has_labels:
+            raise ValueError("no image has a class, so there is no fraction to draw")
+        with_class = self.train[self._table.label[self.train] >= 0]
         chosen = [
             rows[: -(-int(percent) * len(rows) // 100)]
-            for rows in _strata(self._table, self.train, f"labels {self.draw}")
+            for rows in _strata(self._table, with_class, f"labels {self.draw}")
         ]
         return np.sort(np.concatenate(chosen))
+
+    @property
+    def has_labels(self) -> bool:
+        return bool((self._table.label[self.train] >= 0).any())
 
     def n_target(self, name: str) -> int:
         return len(self._target_rows[name])
 
+    @property
+    def n_unused(self) -> int:
+        """Images that nobody sees: a source's test images, a target's training images."""
+        used = len(self.train) + len(self.val) + sum(map(len, self._target_rows.values()))
+        return len(self._table.path) - used
+
     def open_target(
-        self, store: Store, name: str, *, log: Path | None, why: str = "evaluation"
-    ) -> Pool:
-        """The images of a target domain, for evaluation; each opening is a line of `log`."""
+        self, store: Store, name: str, *, log: Path, why: str = "evaluation"
+    ) -> TargetPool:
+        """The images of a target domain; each opening is a line of `log`.
+
+        The only way to them: training is given pools of rows of its own, and its loader takes no
+        TargetPool.
+        """
         if name not in self._target_rows:
             raise ValueError(f"{name!r} is not a target; the targets are {', '.join(self.targets)}")
-        if log is not None:
-            opening = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "target": name, "why": why}
-            with log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(opening) + "\n")
-        return Pool(store, self._target_rows[name])
+        if why not in WHY:
+            raise ValueError(f"target images are for {', '.join(WHY)}, not for {why!r}")
+        if not isinstance(log, Path):
+            raise ValueError(f"each opening of target images is counted: log is a file, not {log}")
+        if store.table.path != self._table.path:
+            raise ValueError(f"{store.name} is not the store that was split")
+        opening = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "target": name, "why": why}
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(opening) + "\n")
+        return TargetPool(store, self._target_rows[name])
 
     @property
     def hash(self) -> str:
         """Of the names in every part, whatever the order of the store."""
-        parts = {"train": self.train, "val": self.val, **self._target_rows}
-        if not (self._table.label[self.train] < 0).any():
+        parts = {"train": self.train, "val": self.val}
+        parts |= {f"target {name}": rows for name, rows in self._target_rows.items()}
+        if self.has_labels:
             parts |= {f"{percent}%": self.labelled(percent) for percent in FRACTIONS}
         sha256 = hashlib.sha256()
         for part, rows in parts.items():
@@ -126,8 +158,9 @@ def make_split(
 ) -> Split:
     """Divide a store. Sources are by default all domains that are not targets.
 
-    Where the store has an official split, its train rows are the sources' pool, its id_val rows
+    Where a domain has an official split, its train rows are what a source gives, its id_val rows
     the source validation (without them a tenth of train), its test rows all that a target shows.
+    Images without a domain, in a store that has some, are in no part.
     """
     targets = _known("target", targets, table)
     sources = _known("source", sources, table)
@@ -137,17 +170,24 @@ def make_split(
     if table.domains and not sources:
         raise ValueError(f"no source is left: all of {', '.join(targets)} are targets")
     split = np.array(table.split, dtype=object)
-    pool = _of(table, sources)
-    official = pool[np.isin(split[pool], ("train", "id_val"))]
-    train, val = pool, pool[:0]
-    if len(official):
-        train, val = (official[split[official] == part] for part in ("train", "id_val"))
-    if not len(val):
-        strata = [(rows, 9 * len(rows) // 10) for rows in _strata(table, train, f"split {seed}")]
-        train = np.sort(np.concatenate([rows[:n] for rows, n in strata]))
-        val = np.sort(np.concatenate([rows[n:] for rows, n in strata]))
-    shown = {name: _test_rows(_of(table, (name,)), split) for name in targets}
+    each = [_of(table, name) for name in sources] or [np.arange(len(table.path))]
+    divided = [_divide(table, rows, split, f"split {seed}") for rows in each]
+    train, val = (np.sort(np.concatenate(part)) for part in zip(*divided, strict=True))
+    if not len(train):
+        where = ", ".join(sources) or "the store"
+        raise ValueError(f"no image to train on in {where}: each class needs two or more")
+    shown = {name: _test_rows(_of(table, name), split) for name in targets}
     return Split(sources, targets, draw, train, val, table, shown)
+
+
+def _divide(table: Table, rows: Rows, split: NDArray, salt: str) -> tuple[Rows, Rows]:
+    """Train and validation of one source."""
+    official = [rows[split[rows] == part] for part in ("train", "id_val")]
+    if len(official[1]):
+        return official[0], official[1]
+    strata = _strata(table, official[0] if len(official[0]) else rows, salt)
+    train, val = zip(*(np.split(some, [9 * len(some) // 10]) for some in strata), strict=True)
+    return np.concatenate(train), np.concatenate(val)
 
 
 def _test_rows(rows: Rows, split: NDArray) -> Rows:
@@ -155,12 +195,8 @@ def _test_rows(rows: Rows, split: NDArray) -> Rows:
     return test if len(test) else rows
 
 
-def _of(table: Table, names: tuple[str, ...]) -> Rows:
-    """The rows of these domains; all of a store without domains."""
-    if not table.domains:
-        return np.arange(len(table.path))
-    numbers = [table.domains.index(name) for name in names]
-    return np.flatnonzero(np.isin(table.domain, numbers))
+def _of(table: Table, name: str) -> Rows:
+    return np.flatnonzero(table.domain == table.domains.index(name))
 
 
 def _strata(table: Table, rows: Rows, salt: str) -> list[Rows]:

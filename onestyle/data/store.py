@@ -120,14 +120,22 @@ os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not survi
 
 def read_table(path: Path, n: int) -> Table:
     """table.csv, which must have n rows."""
+    columns = tuple([] for _ in COLUMNS)
     with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        if tuple(next(rows, ())) != COLUMNS:
-            raise ValueError(f"{path}: the columns must be {', '.join(COLUMNS)}")
-        columns = tuple(zip(*rows, strict=True)) or ((),) * len(COLUMNS)
-    if len(columns) != len(COLUMNS) or len(columns[0]) != n:
+        try:
+            rows = csv.reader(file)
+            if tuple(next(rows, ())) != COLUMNS:
+                raise ValueError(f"the columns must be {', '.join(COLUMNS)}")
+            for row in rows:
+                if len(row) != len(COLUMNS):
+                    raise ValueError(f"{len(row)} fields, not {len(COLUMNS)}")
+                for column, word in zip(columns, row, strict=True):
+                    column.append(word)
+        except (ValueError, csv.Error) as error:
+            raise ValueError(f"{path}, row {len(columns[-1]) + 1}: {error}") from error
+    if len(columns[0]) != n:
         raise ValueError(f"{path} does not go with its images: {len(columns[0])} rows for {n}")
-    name, domain, label, split, sha256 = columns
+    name, domain, label, split, sha256 = map(tuple, columns)
     domains, domain = _numbered(domain)
     classes, label = _numbered(label)
     return Table(name, domain, label, split, sha256, domains, classes)
@@ -152,6 +160,8 @@ def _manifest(path: Path) -> dict:
         raise ValueError(f"{file} cannot be read: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{file}: this version reads stores of format {FORMAT}; pack it again")
+    if missing := {"dataset", "n", "size", "pixels_sha256", "table_sha256"} - manifest.keys():
+        raise ValueError(f"{file} says nothing of {', '.join(sorted(missing))}; pack it again")
     return manifest
 
 
@@ -170,7 +180,11 @@ def _images(path: Path, manifest: dict) -> NDArray[np.uint8]:
         raise ValueError(f"{file} holds {dtype} {found}, the manifest says uint8 {shape}")
     length, there = start + int(np.prod(shape)), file.stat().st_size
     if length != there:
-        raise ValueError(f"{file} has {there:,} bytes, not {length:,}: it is cut or damaged")
+        whole = max(0, there - start) // (3 * manifest["size"] ** 2)
+        raise ValueError(
+            f"{file} has {there:,} bytes, not {length:,}: of its {manifest['n']:,} images only the "
+            f"first {min(whole, manifest['n']):,} are there; pack it again"
+        )
     return np.memmap(file, np.uint8, "c", start, shape)  # private: nobody can write into the file
 
 

@@ -1,6 +1,8 @@
 """Batches depend on (seed, step) alone; each process reads its share of them."""
 
 import gc
+import subprocess
+import sys
 import threading
 from collections import Counter
 from itertools import chain
@@ -70,6 +72,41 @@ def test_each_process_reads_its_share():
         assert {len(share.places) for share in shares} == {12 // n}
 
 
+def test_a_process_reads_nothing_but_its_share():
+    pool, read = pool_of(a=50), []
+
+    class Watched(Pool):
+        def images(self, places):
+            read.extend(places.tolist())
+            return super().images(places)
+
+    watched = Watched(pool._store, pool._rows)
+    mine = Loader(watched, 12, rank=1, world_size=3)
+    assert joined(mine.batches(0, 6)) == read and len(read) == 6 * 4
+
+
+def test_processes_of_their_own_draw_the_same_batch():
+    """What a batch is depends on nothing that a process has for itself, such as a hash seed."""
+    script = """
+import sys
+import numpy as np
+from onestyle.data.loader import Loader
+from onestyle.data.protocol import Pool
+from onestyle.data.store import Store, Table
+domain, none = np.repeat(np.arange(2, dtype=np.int32), (50, 30)), ("",) * 80
+table = Table(none, domain, domain, none, none, ("a", "b"), ("cat", "dog"))
+pool = Pool(Store("", np.zeros((80, 3, 2, 2), np.uint8), table, {}), np.arange(80))
+print(*Loader(pool, 12, 5, True, rank=int(sys.argv[1]), world_size=2).batch(9).places)
+"""
+    command = [sys.executable, "-c", script]
+    processes = [
+        subprocess.Popen([*command, rank], stdout=subprocess.PIPE, text=True) for rank in "01"
+    ]
+    shares = [process.communicate()[0].split() for process in processes]
+    whole = numbers(Loader(pool_of(a=50, b=30), 12, 5, True).batch(9))
+    assert [int(word) for word in [*shares[0], *shares[1]]] == whole
+
+
 def test_few_images_fill_a_large_batch_by_replacement():
     """1% of PACS: 64 images, batches of 128."""
     loader = Loader(pool_of(a=64), 128, replacement=True)
@@ -86,6 +123,7 @@ def test_few_images_fill_a_large_batch_by_replacement():
         (dict(batch_size=61, balance=True), "needs 31 images and the smallest domain has 30"),
         (dict(batch_size=0), "must be a multiple of 1"),
         (dict(batch_size=10, world_size=3), r"a multiple of 3 \(processes\), got 10"),
+        (dict(batch_size=10, world_size=2, rank=2), "rank must be from 0 to 1, got 2"),
     ],
 )
 def test_what_cannot_be_drawn_is_told_at_once(options, said):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onestyle.data.datasets import DATASETS
+from onestyle.data.loader import Loader
 from onestyle.data.protocol import FRACTIONS, Pool, make_split
 from onestyle.data.store import Store, Table, open_store
 from tests.conftest import read
@@ -77,28 +78,50 @@ def test_domainnet_uses_its_official_lists():
 
 
 def test_camelyon17_uses_its_official_splits():
-    """A hundredth of the published sizes."""
-    sizes = {"hospital_0": (1008, 112), "hospital_3": (1008, 112), "hospital_4": (1008, 112)}
-    counts = {(name, "tumor"): sum(n) for name, n in sizes.items()}
-    counts |= {("hospital_1", "tumor"): 349, ("hospital_2", "tumor"): 850}
+    """The published sizes; which hospital has how many is not published, nor does it matter."""
+    published = {key[2]: n for key, n in DATASETS["camelyon17"].counts.items()}
+    hospitals = ("hospital_0", "hospital_3", "hospital_4")
+    n_train, n_val = published["train"] // 6, published["id_val"] // 6
+    counts = {(name, c): n_train + n_val for name in hospitals for c in ("normal", "tumor")}
+    counts["hospital_0", "normal"] += published["id_val"] % 6
+    counts |= {("hospital_1", "tumor"): published["val"], ("hospital_2", "tumor"): 85_054}
 
     def official(domain, k):
         whole = {"hospital_1": "val", "hospital_2": "test"}
-        return whole.get(domain) or ("train" if k < sizes[domain][0] else "id_val")
+        return whole.get(domain) or ("train" if k < n_train else "id_val")
 
+    table = table_of(counts, official)
+    assert not DATASETS["camelyon17"].differences(table) and len(table.path) == 455_954
     (combination,) = DATASETS["camelyon17"].combinations
-    split = make_split(table_of(counts, official), sources=combination[0], targets=combination[1])
-    assert (len(split.train), len(split.val)) == (3024, 336)
-    assert len(split.labelled(1)) == 3 * 11
-    assert [split.n_target(name) for name in split.targets] == [349, 850]
+    split = make_split(table, sources=combination[0], targets=combination[1])
+    assert (len(split.train), len(split.val), split.n_unused) == (302_436, 33_560, 0)
+    assert len(split.labelled(1)) == 6 * 505  # of 50,406 each, rounded up
+    assert [split.n_target(name) for name in split.targets] == [34_904, 85_054]
 
 
-def test_the_digits_are_divided_as_ever():
-    split = make_split(open_store("digits").table, targets=["ink"])
-    assert split.hash == "dab635969a348d4e5b7a7134dfc42483720746f65fa64c1d7cfe1ea958a874be"
+@pytest.mark.parametrize(
+    ("target", "pinned"),
+    [
+        ("chalk", "d453b452f938afbd08eb08ce5b992ec10d429f44b7eb8ad8db2b0c5f53a19da6"),
+        ("ink", "10f3030550bf327dcbe1a632df22e58710c8069b89bae4ebec5ab5bb625d9b06"),
+        ("neon", "e0ff15dbfefe210cac94f4f93d9a0a2c0ea32df293501089cf4c3ebbffe2fa78"),
+        ("photo", "912a46e3ce6cb0b0a79c4be6ec31b03ac62999ac4b93277da5616eff736f6f34"),
+    ],
+)
+def test_the_digits_are_divided_as_ever(target, pinned):
+    assert make_split(open_store("digits").table, targets=[target]).hash == pinned
 
 
-def test_real_pacs_is_divided_as_ever(pacs_path):
+@pytest.mark.parametrize(
+    ("target", "pinned", "hundredth"),
+    [
+        ("art_painting", "5f59ce49688cd80e6064e6607a56a8418c194ace353dd8515906dab6d366affe", 80),
+        ("cartoon", "de40aa8b98587a614d3d1dc656246459b7ad206777cf80738de454a7387ca2cb", 77),
+        ("photo", "640cf32b25015166ddecfdc18727863e3486eb1721096e4c82ef5a40bdb9d861", 85),
+        ("sketch", "aee2834cd7a9d31cee38868e3cd0edc6ba000f40124e286c5b2dc2c25fdcfd0b", 64),
+    ],
+)
+def test_real_pacs_is_divided_as_ever(pacs_path, target, pinned, hundredth):
     names = []
     read(pacs_path, lambda found: names.extend(found) or [])
     paths = sorted("/".join(name.split("/")[-3:]) for name in names)
@@ -109,9 +132,9 @@ def test_real_pacs_is_divided_as_ever(pacs_path):
     )
     none = ("",) * len(paths)
     table = Table(tuple(paths), *numbers.T, none, none, tuple(domains), tuple(classes))
-    split = make_split(table, targets=["sketch"])
-    assert split.hash == "8cb239d822de55107da2e1d660e2bd697f09cd8118ddb51884d66b6da3c717db"
-    assert len(split.labelled(1)) == 64
+    split = make_split(table, targets=[target])
+    assert split.hash == pinned
+    assert len(split.labelled(1)) == hundredth
 
 
 # --------------------------------------------------------------------------------------- the laws
@@ -178,6 +201,42 @@ def test_without_classes_or_domains_there_is_a_pool_all_the_same():
     assert len(split.hash) == 64
 
 
+def test_of_images_without_a_class_none_is_labelled():
+    table = table_of({("a", "cat"): 40, ("a", ""): 60, ("b", "cat"): 40, ("b", "dog"): 3})
+    split = make_split(table, targets=["b"])
+    assert len(split.train) == 36 + 54
+    assert all(table.path[row].startswith("a/cat/") for row in split.labelled(100))
+    assert [len(split.labelled(percent)) for percent in (1, 50, 100)] == [1, 18, 36]
+
+
+def test_tiny_classes():
+    """floor(9 n / 10) of one image is none, of two is one; any train image is 1% already."""
+    table = table_of({("a", c): n for n, c in enumerate(("one", "two", "three"), 1)})
+    split = make_split(table)
+    names = sorted(table.path[row].split("/")[1] for row in split.train)
+    assert names == ["three", "three", "two"] and len(split.val) == 3
+    assert len(split.labelled(1)) == 2
+    with pytest.raises(ValueError, match="no image to train on in a: each class needs two"):
+        make_split(table_of({("a", "one"): 1, ("a", "another"): 1}))
+
+
+def test_each_domain_follows_its_own_official_split():
+    """Otherwise one domain with lists would silence all that have none."""
+    counts = {("listed", "cat"): 40, ("plain", "cat"): 20, ("other", "cat"): 10}
+    kinds = {"listed": ["train", "train", "id_val", "test"], "plain": [""], "other": ["", "test"]}
+    table = table_of(counts, lambda domain, k: kinds[domain][k % len(kinds[domain])])
+    split = make_split(table, targets=["other"])
+    of = [[table.path[row].split("/")[0] for row in part] for part in (split.train, split.val)]
+    assert [(part.count("listed"), part.count("plain")) for part in of] == [(20, 18), (10, 2)]
+    assert (split.n_target("other"), split.n_unused) == (5, 15)
+
+
+def test_a_domain_may_be_called_as_a_part_is():
+    counts = {(name, "cat"): 20 for name in ("train", "val", "1%")}
+    one, other = (make_split(table_of(counts), targets=[name]).hash for name in ("train", "val"))
+    assert one != other
+
+
 # ------------------------------------------------------------------------- nothing of the target
 
 
@@ -206,6 +265,21 @@ def test_every_opening_of_a_target_is_counted(tmp_path):
     with pytest.raises(ValueError, match="'a' is not a target; the targets are b"):
         split.open_target(store_of(table), "a", log=log)
     assert len(log.read_text().splitlines()) == 2
+
+
+def test_a_target_is_not_opened_as_training_would(tmp_path):
+    """Uncounted, for another purpose, out of another store, or to draw batches from."""
+    table, log = table_of(SMALL), tmp_path / "openings.jsonl"
+    split, store = make_split(table, targets=["b"]), store_of(table_of(SMALL))
+    with pytest.raises(ValueError, match="each opening of target images is counted"):
+        split.open_target(store, "b", log=None)
+    with pytest.raises(ValueError, match="evaluation, analysis, oracle, not for 'pretraining'"):
+        split.open_target(store, "b", log=log, why="pretraining")
+    with pytest.raises(ValueError, match="made is not the store that was split"):
+        split.open_target(store_of(table_of({("b", "cat"): 99})), "b", log=log)
+    assert not log.exists()
+    with pytest.raises(ValueError, match="target images are not for training"):
+        Loader(split.open_target(store, "b", log=log), 4)
 
 
 # --------------------------------------------------------------------------------------- mistakes

@@ -1,0 +1,52 @@
+"""Where images come from: a folder, a list, WILDS, parquet files, the Hugging Face hub.
+
+A source knows its items (name, domain, class, split) and what is wrong with its list before it
+opens one image; then it hands out contents, one by one. Nothing is followed out of its folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onestyle.data.sources.base import Item, Problem, Source
+from onestyle.data.sources.folder import FolderSource
+from onestyle.data.sources.hub import ParquetSource, download
+from onestyle.data.sources.lists import ListSource
+from onestyle.data.sources.wilds import WildsSource
+
+__all__ = ["Item", "Problem", "Source", "WildsSource", "find_source"]
+
+
+def find_source(
+    name: str, *, levels: str | None = None, columns: dict[str, str] | None = None
+) -> Source:
+    """The source that a word on the command line means.
+
+    `levels` says what the first folders of a folder mean: "domain/class", "split/class", "domain",
+    "class" or ""; `columns` what the columns of a table are called, such as {"domain": "scanner"}.
+    """
+    if name.startswith("hub:"):
+        folder = download(name)
+        return ParquetSource(folder, f"{name.partition('@')[0]}@{folder.name}", columns)
+    path = Path(name).resolve()
+    if not path.exists():
+        raise ValueError(f"{name} does not exist")
+    if path.is_file():
+        return _file(path, columns)
+    if (path / "metadata.csv").is_file() and (path / "patches").is_dir():
+        return WildsSource(path)
+    if any(path.rglob("*.parquet")):
+        return ParquetSource(path, path.name, columns)
+    return FolderSource(path, levels)
+
+
+def _file(path: Path, columns: dict[str, str] | None) -> Source:
+    kind = path.suffix.lower()
+    if kind in (".csv", ".jsonl"):
+        return ListSource(path, columns)
+    if kind == ".parquet":
+        return ParquetSource(path, path.name, columns)
+    raise ValueError(
+        f"{path}: a source is a folder, a .csv or .jsonl list of images, .parquet or "
+        "hub:OWNER/NAME; unpack an archive first"
+    )
