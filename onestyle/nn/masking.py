@@ -24,12 +24,12 @@ def transformer(backbone: nn.Module, method: str) -> VisionTransformer:
     make_importable()
     from timm.models.vision_transformer import VisionTransformer
 
-    pool = getattr(backbone, "global_pool", None)
-    if isinstance(backbone, VisionTransformer) and pool == "token":
-        return backbone
+    vit = backbone if isinstance(backbone, VisionTransformer) else None
+    if vit is not None and vit.global_pool == "token" and vit.pos_embed is not None:
+        return vit
     raise ValueError(
-        f"{method} needs a timm VisionTransformer with global_pool='token', such as "
-        f"vit_small_patch16_224; got {type(backbone).__name__} with global_pool={pool!r}"
+        f"{method} needs a timm VisionTransformer with a class token (global_pool='token') and "
+        f"positions (pos_embed), as vit_small_patch16_224 has; got {type(backbone).__name__}"
     )
 
 

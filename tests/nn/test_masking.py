@@ -110,6 +110,8 @@ def test_a_drop_that_leaves_nothing_is_refused(drop):
 
 
 def test_other_networks_are_refused():
-    for other in (timm.create_model("resnet18"), vit(global_pool="avg")):
-        with pytest.raises(ValueError, match="MAE needs a timm VisionTransformer with global_pool"):
+    for other in (torch.nn.Identity(), vit(global_pool="avg"), vit(pos_embed="none")):
+        with pytest.raises(
+            ValueError, match="MAE needs a timm VisionTransformer with a class token"
+        ):
             masking.transformer(other, "MAE")
