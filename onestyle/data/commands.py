@@ -103,7 +103,9 @@ def _progress(what: str):
             speed,
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        console = Console(stderr=True)
+        hidden = not console.is_terminal
+        with Progress(*columns, console=console, transient=True, disable=hidden) as shown:
             task = shown.add_task(what, total=None, speed="")
 
             def progress(done: int, total: int) -> None:
