@@ -44,6 +44,7 @@ def _pack(args: argparse.Namespace) -> None:
     from onestyle.data.datasets import DATASETS
     from onestyle.data.packing import check_store, pack
     from onestyle.data.sources import WildsSource, find_source
+    from onestyle.data.store import open_store
 
     columns = _columns(args.column)
     check_store(args.out, 256 if args.size is None else args.size, args.resize, args.force)
@@ -61,6 +62,9 @@ def _pack(args: argparse.Namespace) -> None:
     seconds, n = time.monotonic() - started, manifest["n"]
     print(f"{args.out}: {n:,} images of {size} px in {seconds:.0f} s ({n / seconds:,.0f} a second)")
     _print_what_was_not_packed(manifest, args.out)
+    if name:
+        for line in DATASETS[name].differences(open_store(args.out).table):
+            print(f"not as published: {line}")
 
 
 def _print_what_was_not_packed(manifest: dict, out: Path) -> None:
