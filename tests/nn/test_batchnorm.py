@@ -37,7 +37,7 @@ DEVICES = ["cpu", *["cuda"] * torch.cuda.is_available()]
 
 
 def two_steps(name, dtype, device):
-    """Output, gradients, state and what evaluation gives, after two batches of which each has a part."""
+    """Output, gradients, state, and what evaluation gives, after two batches of all processes."""
     layer, shape = LAYERS[name]
     torch.manual_seed(0)
     layer = copy.deepcopy(layer).to(device, dtype)

@@ -1,0 +1,140 @@
+"""What the loop may ask of every method of the table."""
+
+import copy
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from onestyle.methods import METHODS, Batch, Method, method_named
+from tests.methods.cases import make_batch, make_method, make_optimizers, train_step
+
+pytestmark = pytest.mark.parametrize("name", METHODS)
+
+
+def trained(name, n_steps=3, **options):
+    """A method after n_steps, its optimisers and losses."""
+    method = make_method(name, **options)
+    optimizers = make_optimizers(method)
+    dtype = next(method.parameters()).dtype
+    batches = [make_batch(name, step, dtype=dtype) for step in range(n_steps)]
+    return method, optimizers, [train_step(method, optimizers, batch) for batch in batches]
+
+
+def test_three_steps_move_the_backbone(name):
+    before = make_method(name).backbone.state_dict()
+    method, _, losses = trained(name)
+    assert all(loss.isfinite() and loss.ndim == 0 for loss in losses)
+    after = method.backbone.state_dict()
+    moved = {key for key in before if not torch.equal(before[key], after[key])}
+    learned = {key for key, p in method.backbone.named_parameters() if "pos_embed" not in key}
+    assert learned <= moved
+    assert all(value.isfinite().all() for value in method.state_dict().values())
+
+
+def test_what_is_not_trained_gets_no_gradient(name):
+    method, optimizers, _ = trained(name, n_steps=1)
+    frozen = [p for p in method.parameters() if not p.requires_grad]
+    assert all(p.grad is None for p in frozen)
+    optimized = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
+    assert optimized == {id(p) for p in method.parameters() if p.requires_grad}
+
+
+def test_every_trained_parameter_has_a_gradient(name):
+    """DDP waits for the gradients of all of them."""
+    method = make_method(name)
+    method(make_batch(name))[0].backward()
+    idle = [key for key, p in method.named_parameters() if p.requires_grad and p.grad is None]
+    assert not idle
+
+
+def test_a_seed_decides_all(name):
+    first, second = (trained(name)[0].state_dict() for _ in range(2))
+    assert_close(first, second, rtol=0, atol=0)
+    other = trained(name, seed=1)[0].state_dict()
+    assert any(not torch.equal(first[key], other[key]) for key in first)
+
+
+def test_state_dict_holds_everything(name):
+    """Another method that loads it goes on in the same way, bit for bit."""
+    method, optimizers, _ = trained(name)
+    other, others, _ = trained(name, seed=1)
+    other.load_state_dict(copy.deepcopy(method.state_dict()))
+    for mine, theirs in zip(optimizers, others, strict=True):
+        theirs.load_state_dict(copy.deepcopy(mine.state_dict()))
+    for step in range(3, 5):
+        batch, again = (make_batch(name, step) for _ in range(2))
+        assert train_step(method, optimizers, batch) == train_step(other, others, again)
+    assert_close(other.state_dict(), method.state_dict(), rtol=0, atol=0)
+
+
+class Sealed(Batch):
+    """A batch that does not let itself be asked for what the method does not declare."""
+
+    def __getattribute__(self, attribute):
+        assert attribute not in {"domain", "label", "labelled"}, f"the method looks at {attribute}"
+        return super().__getattribute__(attribute)
+
+
+def test_labels_stay_unseen_unless_declared(name):
+    needs = method_named(name).needs
+    assert needs <= {"domain", "label"}
+    if not needs:
+        loss, _ = make_method(name)(make_batch(name, kind=Sealed))
+        assert loss.isfinite()
+
+
+def test_double_precision_goes_through(name):
+    """And single precision computes the same: nothing rounds more than it must."""
+    _, _, single = trained(name)
+    method, _, double = trained(name, dtype=torch.float64)
+    assert all(loss.dtype == torch.float64 for loss in double)
+    assert_close(torch.stack(single).double(), torch.stack(double), rtol=1e-3, atol=0)
+    floats = [value for value in method.state_dict().values() if value.is_floating_point()]
+    assert all(value.dtype == torch.float64 for value in floats)
+
+
+def test_loss_is_single_precision_under_autocast(name):
+    method, batch = make_method(name), make_batch(name)
+    exact = make_method(name)(make_batch(name))[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, _ = method(batch)
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert_close(loss, exact, rtol=0.05, atol=0)
+
+
+def test_logged_values_are_numbers_without_gradient(name):
+    _, logged = make_method(name)(make_batch(name))
+    assert "embedding_std" in logged
+    for value in map(torch.as_tensor, logged.values()):
+        assert value.ndim == 0
+        assert not value.requires_grad
+
+
+STYLED_IN_PART = {"swav", "msn"}  # Sinkhorn sees the first group alone
+
+
+@pytest.mark.parametrize("style", ["none", "fa", "bss"])
+def test_styles_of_the_groups(name, style):
+    for n_groups in (1, 2, 3):
+        first, *others = method_named(name).styles(style, n_groups)
+        assert first == style
+        assert others == ["fa" if style == "bss" and name in STYLED_IN_PART else style] * (
+            n_groups - 1
+        )
+
+
+def test_features_are_those_of_the_backbone(name):
+    method = make_method(name).eval()
+    before = copy.deepcopy(method.state_dict())
+    images = make_batch(name).views[0][0]
+    with torch.no_grad():
+        features = method.features(images)
+    assert features.shape == (len(images), method.backbone.num_features)
+    assert_close(features[:3], method.features(images[:3]).detach())
+    assert_close(method.state_dict(), before, rtol=0, atol=0)
+
+
+def test_it_inherits_no_other_method(name):
+    assert method_named(name).__bases__ == (Method,)
