@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not argv[0].startswith("-") and argv[0] not in COMMANDS:
         near = difflib.get_close_matches(argv[0], COMMANDS, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        parser.error(f"there is no command {argv[0]!r}; {hint}(commands: {', '.join(COMMANDS)})")
+        parser.error(f"there is no command {argv[0]!r}; {hint}commands are {', '.join(COMMANDS)}")
     args = parser.parse_args(argv)
     try:
         COMMANDS[args.command].run(args)
@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _preview_arguments(parser: argparse.ArgumentParser) -> None:
     add, digits = parser.add_argument, "default: the embedded digits"
     add("sources", nargs="*", type=Path, metavar="FOLDER_OR_IMAGE", help=digits)
-    add("--out", required=True, type=Path, help="the picture: .png .jpg .webp or .pdf")
+    picture = "the picture, .png .jpg .webp or .pdf (%(default)s)"
+    add("--out", type=Path, default="preview.png", help=picture)
     add("--images", type=_whole(2, 12), default=5, metavar="N", help="how many (%(default)s)")
     add("--views", type=_whole(1, 10), default=5, metavar="V", help="of each image (%(default)s)")
     add("--ratio", type=_ratios, default="0.02,1", metavar="R", help="R or MIN,MAX (%(default)s)")
@@ -89,6 +90,9 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options):
+        super().__init__(**options, allow_abbrev=False)
+
     def error(self, message: str):
         self.exit(_fail(f"{message} (see {self.prog} --help)"))
 

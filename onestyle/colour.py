@@ -91,7 +91,8 @@ class Colour:
             raise ValueError(f"nothing to draw for {n_images} images and {n_views} views")
         shape = (1 if scope == "batch" else n_images, n_views, 5 + 4 + 4)
         device = generator.device if generator else "cpu"
-        uniform = torch.rand(shape, generator=generator, device=device).cpu()
+        options = {"generator": generator, "device": device, "dtype": torch.float32}
+        uniform = torch.rand(shape, **options).cpu()
         coins, factors, keys = uniform.split((5, 4, 4), dim=-1)
         chances = (self.jitter, self.equalize, self.posterize, self.solarize, self.grayscale)
         strengths = uniform.new_tensor((self.brightness, self.contrast, self.saturation, self.hue))
@@ -128,7 +129,8 @@ def equalize(x: Tensor) -> Tensor:
     darker = count.cumsum(2) - count
     step = torch.where(count > 0, darker, 0).amax(2, keepdim=True) // 255
     table = ((darker + step // 2) // step.clamp_min(1)).clamp_max_(255)
-    table = torch.where(step > 0, table, torch.arange(256, device=x.device)) / 255
+    table = torch.where(step > 0, table, torch.arange(256, device=x.device))
+    table = table.to(x.dtype).div_(255)
     return table.gather(2, level).view_as(x)
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -25,8 +26,8 @@ __all__ = ["BatchStylesStandardization", "FourierAugmentation", "StyleDraw", "tr
 class StyleDraw(NamedTuple):
     """The random part of a call: whose style, and up to which frequency."""
 
-    style: Tensor  # index of the image that gives it: (V,) in BSS, (N, V) in FA
-    ratio: Tensor  # broadcasts with style
+    source: Tensor  # index of the image that gives the style: (V,) in BSS, (N, V) in FA
+    ratio: Tensor  # broadcasts with it
 
 
 class _StyleTransform(nn.Module):
@@ -34,33 +35,36 @@ class _StyleTransform(nn.Module):
 
     def __init__(self, ratios, ratio_kind: str, symmetric: bool):
         super().__init__()
-        self.ratios = tuple(ratios) if isinstance(ratios, Iterable) else (ratios,)
-        if not (len(self.ratios) == 2 and 0 <= self.ratios[0] <= self.ratios[1] <= 1):
-            raise ValueError(
-                f"ratios must be (r_min, r_max), 0 <= r_min <= r_max <= 1, got {ratios}"
-            )
-        self.ratio_kind = _one_of("ratio_kind", ratio_kind, ("side", "area"))
-        self.symmetric = symmetric
+        try:
+            r_min, r_max = map(float, ratios)
+        except (TypeError, ValueError):
+            r_min = r_max = math.nan
+        if not 0 <= r_min <= r_max <= 1:
+            legal = "(r_min, r_max), 0 <= r_min <= r_max <= 1"
+            raise ValueError(f"ratios must be {legal}, got {ratios}")
+        self.ratios = r_min, r_max
+        _one_of("ratio_kind", ratio_kind, ("side", "area"))
+        self.options = {"ratio_kind": ratio_kind, "symmetric": symmetric}
 
     def draw(self, n_images: int, n_views: int, generator: Generator | None = None) -> StyleDraw:
         raise NotImplementedError  # abstract: who chooses the style
 
     def forward(self, images: Tensor, n_views: int, generator: Generator | None = None) -> Tensor:
         """(N, C, H, W) in [0, 1] -> (N, V, C, H, W) in [0, 1]."""
-        images = images.detach()
-        check_images(images)
-        if n_views != int(n_views) or n_views < 1:
-            raise ValueError(f"n_views must be a whole number of at least 1, got {n_views}")
-        style, ratio = self.draw(len(images), n_views, generator)
-        options = {"ratio_kind": self.ratio_kind, "symmetric": self.symmetric}
-        return transfer_style(images, style, ratio, **options)
+        return self.transfer(images, self.draw(len(images), n_views, generator))
+
+    def transfer(self, images: Tensor, draw: StyleDraw) -> Tensor:
+        """The views that a draw describes: the same operation with nothing random."""
+        return transfer_style(images, *draw, **self.options)
 
     def extra_repr(self) -> str:
-        return f"ratios={self.ratios}"
+        options = {"ratios": self.ratios, **self.options}
+        return ", ".join(f"{name}={value!r}" for name, value in options.items())
 
     def _draw_ratio(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
-        uniform = torch.rand(shape, generator=generator, device=_device_of(generator))
-        r_min, r_max = torch.tensor(self.ratios, dtype=torch.float64)
+        options = {"generator": generator, "device": _device_of(generator)}
+        uniform = torch.rand(shape, dtype=torch.float32, **options)
+        r_min, r_max = torch.tensor(self.ratios, dtype=torch.float64, device="cpu")
         return torch.lerp(r_min, r_max, uniform.cpu().double())
 
 
@@ -79,6 +83,7 @@ class BatchStylesStandardization(_StyleTransform):
 
     def draw(self, n_images: int, n_views: int, generator: Generator | None = None) -> StyleDraw:
         """index (V,): distinct images while V <= N, with replacement beyond; ratio () or (V,)."""
+        _check_counts(n_images, n_views)
         device = _device_of(generator)
         if n_views <= n_images:
             index = torch.randperm(n_images, generator=generator, device=device)[:n_views]
@@ -96,16 +101,25 @@ class FourierAugmentation(_StyleTransform):
 
     def draw(self, n_images: int, n_views: int, generator: Generator | None = None) -> StyleDraw:
         """index (N, V) from the batch, with replacement; ratio (N, V)."""
+        _check_counts(n_images, n_views)
         shape = (n_images, n_views)
         index = torch.randint(n_images, shape, generator=generator, device=_device_of(generator))
         return StyleDraw(index, self._draw_ratio(shape, generator))
 
 
-def transfer_style(images: Tensor, index: Tensor, ratio: Tensor | float, **options) -> Tensor:
+def transfer_style(
+    images: Tensor,
+    index: Tensor,
+    ratio: Tensor | float,
+    *,
+    styles: Tensor | None = None,
+    ratio_kind: str = "side",
+    symmetric: bool = False,
+) -> Tensor:
     """Low-frequency amplitude of `styles[index]`, everything else of `images` -> (N, V, C, H, W).
 
-    images (N, C, H, W) in [0, 1]; index (V,) or (N, V); ratio broadcasts with index; the
-    options: styles (M, C, H, W), by default the images; ratio_kind="side"; symmetric=False.
+    images (N, C, H, W) in [0, 1]; index (V,) or (N, V); ratio broadcasts with index; styles
+    (M, C, H, W), by default the images.
 
     With A = |F(x)|, e^{iP} = F(x) / A and c(k) = (1[k in window] + 1[-k in window]) / 2,
 
@@ -115,9 +129,22 @@ def transfer_style(images: Tensor, index: Tensor, ratio: Tensor | float, **optio
     part, which averages each frequency with its mirror: the same thing. Where an image's spectrum
     vanishes up to rounding (black, constant, flat images) the listing's phase is noise, ours 0.
     """
-    n_views = torch.as_tensor(index).shape[-1]
+    check_images(images)
+    _one_of("ratio_kind", ratio_kind, ("side", "area"))
+    index, n_styles = torch.as_tensor(index), len(images if styles is None else styles)
+    if index.shape[:-1] not in ((), (len(images),)) or not index.numel():
+        legal = f"(V,) or ({len(images)}, V)"
+        raise ValueError(f"index must be of shape {legal}, got {tuple(index.shape)}")
+    if not -n_styles <= index.min() <= index.max() < n_styles:
+        raise ValueError(f"index must name some of {n_styles} styles, got {index.tolist()}")
+    if styles is not None:
+        check_images(styles)
+        if styles.shape[1:] != images.shape[1:]:
+            unlike = f"{tuple(styles.shape[1:])} and {tuple(images.shape[1:])}"
+            raise ValueError(f"styles and images must be equal in (C, H, W), got {unlike}")
     like = images.new_empty(0, dtype=_at_least_float32(images))
-    out = empty_in_huge_pages(like, len(images), n_views, *images.shape[1:])
+    out = empty_in_huge_pages(like, len(images), index.shape[-1], *images.shape[1:])
+    options = {"styles": styles, "ratio_kind": ratio_kind, "symmetric": symmetric}
     for _ in styled_blocks(images, index, ratio, out=out, **options):
         pass
     return out.to(images.dtype)
@@ -139,7 +166,7 @@ def styled_blocks(
     Without `out` the views (b, V, C, H, W) lie in a buffer that the next block overwrites: whoever
     goes on with them block by block never needs memory for all N x V, and finds them in the cache.
     """
-    x = images.to(_at_least_float32(images))
+    x = images.detach().to(_at_least_float32(images))
     index = torch.atleast_2d(torch.as_tensor(index, device=x.device))
     half = torch.atleast_2d(window_half_side(ratio, min(x.shape[-2:]), ratio_kind))
     half = half.expand(len(index), -1)
@@ -196,7 +223,7 @@ def window_half_side(ratio: Tensor | float, side: int, ratio_kind: str = "side")
 
 
 def check_images(images: Tensor) -> None:
-    """Refuse what the transform would silently turn into nonsense."""
+    """Refuse what the transform would silently turn into nonsense (resizing may round past 1)."""
     if images.ndim != 4:
         raise ValueError(f"images must be (N, C, H, W), got the shape {tuple(images.shape)}")
     if 0 in images.shape:
@@ -205,9 +232,9 @@ def check_images(images: Tensor) -> None:
         raise ValueError(
             f"images must be floating point in [0, 1], got {images.dtype}; divide by 255"
         )
-    low, high = (float(value) for value in images.aminmax())
-    if not (low >= 0 and high <= 1):  # true for NaN too
-        what = "NaN" if math.isnan(low) else f"values in [{low:g}, {high:g}]"
+    low, high = (float(value) for value in images.detach().aminmax())
+    if not (low >= -1e-6 and high <= 1 + 1e-6):  # true for NaN too
+        what = "NaN" if math.isnan(low) else f"values in [{low:.7g}, {high:.7g}]"
         raise ValueError(f"images must lie in [0, 1], got {what}; normalise after the transform")
 
 
@@ -251,7 +278,8 @@ def _spectrum_for(x: Tensor, reach: int) -> _Spectrum:
     by_fft = 2.5 * h * w * math.log2(h * w)  # floating-point operations an image
     by_products = 4 * (reach + 1) * w * (2 * (reach + 1) + h)
     # Products in bfloat16 or TF32, if the user allows them, are too coarse for pixels.
-    exact = x.dtype == torch.float64 or torch.get_float32_matmul_precision() == "highest"
+    backend = (torch.backends.cuda if x.is_cuda else torch.backends.mkldnn).matmul  # pyright: ignore
+    exact = x.dtype == torch.float64 or backend.fp32_precision in ("none", "ieee")
     fft_is_slow = 3 if max(map(_largest_prime_factor, (h, w))) > 11 else 1
     if exact and 2 * reach < min(h, w) and by_products < 10 * fft_is_slow * by_fft:
         return _LowFrequencies(h, w, reach, x)
@@ -278,24 +306,27 @@ class _Spectrum:
 
     def amplitude(self, x: Tensor) -> Tensor:
         """A = |F(x)|, each value twice."""
-        return _modulus(self._spectrum(x)[0])
+        return torch.cat([_modulus(self._transform(x[block])) for block in blocks(x)])
 
     def polar(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """A = |F(x)|, each value twice, and e^{iP} = F(x) / A; 1 where A is only rounding."""
-        f, noise = self._spectrum(x)
+        f = self._transform(x)
         amplitude = _modulus(f)
+        # What comes of rounding the pixels, and of rounding in float64 beside the largest |F|.
+        pixels = torch.finfo(x.dtype).eps * torch.linalg.vector_norm(x, dim=(-2, -1))
+        noise = pixels + 2 * torch.finfo(torch.float64).eps * x.sum((-2, -1))
         vanishes = amplitude <= noise.reshape(*noise.shape, *[1] * self.u.ndim)
         one = torch.tensor([1, 0], dtype=x.dtype, device=x.device).repeat(f.shape[-1] // 2)
         return amplitude, torch.where(vanishes, one, f / amplitude)
 
-    def _spectrum(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """F(x) (..., C, u, v) and the size (..., C) of its rounding errors."""
-        mean = x.mean((-2, -1), keepdim=True)
-        f = torch.fft.rfft2(x - mean)  # a large mean would spread its own rounding everywhere
-        parts = torch.view_as_real(f)
-        largest = torch.maximum(parts.amax((-3, -2, -1)), -parts.amin((-3, -2, -1)))
-        f[..., 0, 0] = mean[..., 0, 0] * (self.size[0] * self.size[1])
-        return torch.view_as_real(self.pick(f)).flatten(-2), 2 * torch.finfo(x.dtype).eps * largest
+    def _transform(self, x: Tensor) -> Tensor:
+        """F(x) (..., C, u, v), by way of float64: the phase of a weak frequency needs the digits.
+
+        It is done once an image, not once a view. MPS has no float64.
+        """
+        exact = (x.cpu() if x.device.type == "mps" else x).double()
+        f = self.pick(torch.fft.rfft2(exact))
+        return torch.view_as_real(f).flatten(-2).to(x.dtype).to(x.device)
 
     def pick(self, f: Tensor) -> Tensor:
         """(..., H, W // 2 + 1) of rfft2 -> the frequencies that are kept."""
@@ -349,13 +380,13 @@ class _LowFrequencies(_Spectrum):
 
     def __init__(self, h: int, w: int, reach: int, like: Tensor):
         self.size = h, w
-        k = torch.arange(reach + 1)
+        k = torch.arange(reach + 1, device="cpu")
         self.rows, self.columns = torch.stack([k, -k]), reach + 1
         self.u = self.rows[..., None].to(like.device)
         self.v = k.repeat_interleave(2).to(like.device)
 
         def angle(n):  # 2 pi k m / n, reduced exactly before it meets floating point
-            return (k[:, None] * torch.arange(n) % n).double() * (2 * math.pi / n)
+            return (k[:, None] * torch.arange(n, device="cpu") % n).double() * (2 * math.pi / n)
 
         y, x = angle(h).T, angle(w)
         count = torch.where(k > 0, 2.0, 1.0)[:, None].double() / (h * w)
@@ -396,6 +427,12 @@ def _at_least_float32(images: Tensor) -> torch.dtype:
 
 def _device_of(generator: Generator | None) -> torch.device:
     return generator.device if generator is not None else torch.device("cpu")
+
+
+def _check_counts(n_images: int, n_views: int) -> None:
+    for name, count in (("n_images", n_images), ("n_views", n_views)):
+        if not (isinstance(count, Integral) and count >= 1):
+            raise ValueError(f"{name} must be a whole number of at least 1, got {count!r}")
 
 
 def _one_of(name: str, value: str, legal: tuple[str, ...]) -> str:

@@ -50,19 +50,21 @@ class Geometry:
 
     def draw(self, n_images: int, n_views: int, generator: Generator | None = None) -> GeometryDraw:
         """Everything random, for every image and view."""
+        device = generator.device if generator else "cpu"
 
         def uniform(low, high, *more):
-            return torch.empty(n_images, n_views, *more).uniform_(low, high, generator=generator)
+            empty = torch.empty(n_images, n_views, *more, dtype=torch.float32, device=device)
+            return empty.uniform_(low, high, generator=generator).cpu()
 
         def coin(probability):
             return uniform(0, 1) < probability
 
         log_aspect = uniform(*map(math.log, self.aspect), _TRIES)
         size = _crop_size(uniform(*self.scale, _TRIES), log_aspect)
-        centre = uniform(-1, 1, 2) * (1 - size)
         angle = torch.where(coin(self.rotation), uniform(-self.degrees, self.degrees), 0)
-        if self.quarter_turns:
-            angle = angle + 90 * uniform(0, 4).floor()
+        turns = uniform(0, 4).floor() if self.quarter_turns else torch.zeros_like(angle)
+        reach = torch.where(turns[..., None] % 2 == 1, size.flip(-1), size)  # of a turned box
+        centre, angle = uniform(-1, 1, 2) * (1 - reach), angle + 90 * turns
         flip = torch.stack([coin(self.horizontal_flip), coin(self.vertical_flip)], -1)
         affine = _affine(size, centre, angle.deg2rad(), flip)
         side = torch.where(coin(self.cutout), uniform(*self.cutout_side), 0)[..., None]
@@ -75,8 +77,7 @@ def warp(images: Tensor, affine: Tensor, size: int) -> Tensor:
     places = _places(size, images.device)[:, None]
     in_x, in_y, shift = affine.to(images)[:, None].unbind(-1)  # (M, 1, 2) each
     grid = (in_y * places + shift)[:, :, None] + (in_x * places)[:, None]  # (M, size, size, 2)
-    with torch.autocast(images.device.type, enabled=False):
-        return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
 
 
 def cut_out(views: Tensor, boxes: Tensor) -> Tensor:
@@ -90,7 +91,7 @@ def cut_out(views: Tensor, boxes: Tensor) -> Tensor:
 
 def _places(size: int, device: torch.device) -> Tensor:
     """The centres of `size` pixels across -1..1."""
-    return (2 * torch.arange(size, device=device) + 1) / size - 1
+    return (2 * torch.arange(size, device=device, dtype=torch.float32) + 1) / size - 1
 
 
 def _crop_size(area: Tensor, log_aspect: Tensor) -> Tensor:

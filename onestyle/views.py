@@ -23,13 +23,14 @@ from onestyle.fourier import (
     FourierAugmentation,
     StyleDraw,
     blocks,
+    check_images,
     empty_in_huge_pages,
     styled_blocks,
 )
 from onestyle.geometry import Geometry, GeometryDraw, cut_out, warp
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-LARGE_CROP, SMALL_CROP = (0.14, 1.0), (0.05, 0.14)  # SwAV's
+SMALL_CROP = (0.05, 0.14)  # SwAV's
 
 # images (N, C, H, W) in [0, 1], n_views, generator -> (N, V, C, H, W) in [0, 1]
 StyleFunction = Callable[[Tensor, int, Generator], Tensor]
@@ -41,14 +42,14 @@ class Views:
 
     `colour_scope` is "batch" (one draw a view, for all images) or "image"; by default it follows
     the style: colours drawn image by image would undo BSS. `scale` is the area of the crop over
-    that of the image.
+    that of the image, by default that of the plan's geometry.
     """
 
     n: int
     size: int
     style: str | StyleFunction = "bss"
     colour_scope: str | None = None
-    scale: tuple[float, float] = LARGE_CROP
+    scale: tuple[float, float] | None = None
 
     def __post_init__(self):
         if self.n < 1 or self.size < 1:
@@ -57,6 +58,10 @@ class Views:
             raise ValueError(f"style must be bss, fa, none or a callable, got {self.style!r}")
         if self.colour_scope not in (None, "batch", "image"):
             raise ValueError(f"colour_scope must be batch or image, got {self.colour_scope!r}")
+        if callable(self.style) and self.colour_scope is None:
+            raise ValueError("a style function needs a colour_scope: batch if images share a style")
+        if self.scale is not None:
+            Geometry(scale=self.scale)  # refuses a wrong one now
 
     @property
     def scope(self) -> str:
@@ -90,19 +95,22 @@ class ViewPlan:
     symmetric: bool = False
 
     def __post_init__(self):
-        if not self.groups:
-            raise ValueError("a view plan needs at least one group of views")
+        if not self.groups or not all(isinstance(views, Views) for views in self.groups):
+            raise ValueError(f"a view plan needs groups of Views, at least one, got {self.groups}")
+        if not (len(self.mean) == len(self.std) == 3 and min(self.std) > 0):
+            given = f"{self.mean} and {self.std}"
+            raise ValueError(f"mean and std must be three numbers, std positive, got {given}")
         _ = self._bss  # refuses wrong ratios now, not in the first step
 
     @classmethod
     def parse(cls, text: str, **options) -> ViewPlan:
-        """ "2x224 bss + 6x128 fa"; groups smaller than the largest are small crops."""
+        """ "2x224 bss + 6x128 fa"; sizes below the largest are small crops."""
         found = [re.fullmatch(r"\s*(\d+)x(\d+) +(\w+)\s*", part) for part in text.split("+")]
         if not all(found):
             raise ValueError(f"a view plan reads like '2x224 bss + 6x128 fa', got {text!r}")
         parts = [(int(m[1]), int(m[2]), m[3]) for m in found if m]
         largest = max(size for _, size, _ in parts)
-        scale = {True: LARGE_CROP, False: SMALL_CROP}
+        scale = {True: None, False: SMALL_CROP}
         groups = (Views(n, size, style, scale=scale[size == largest]) for n, size, style in parts)
         return cls(tuple(groups), **options)
 
@@ -113,30 +121,38 @@ class ViewPlan:
 
     def draw(self, n_images: int, generator: Generator | None = None) -> list[ViewsDraw]:
         """Everything random, for each group; it depends on N alone, not on the images."""
-        n_bss = sum(views.n for views in self.groups if views.style == "bss")
-        bss = self._bss.draw(n_images, n_bss, generator)
-        draws, first = [], 0
+        if n_images < 1:
+            raise ValueError("there are no images to make views of")
+        bss = self._draw_bss(n_images, generator)
+        device, draws = generator.device if generator else "cpu", []
         for views in self.groups:
             style = None
             if views.style == "bss":
-                part = slice(first, first + views.n)
-                first += views.n
-                ratio = bss.ratio[part] if bss.ratio.ndim else bss.ratio
-                style = StyleDraw(bss.style[part], ratio)
+                style = next(bss)
             elif views.style == "fa":
                 style = self._fa.draw(n_images, views.n, generator)
             elif callable(views.style):
-                style = int(torch.randint(2**62, (), generator=generator))
+                style = int(torch.randint(2**62, (), generator=generator, device=device))
             geometry = self._geometry_of(views).draw(n_images, views.n, generator)
             colour = self.colour.draw(n_images, views.n, views.scope, generator)
             draws.append(ViewsDraw(style, geometry, colour))
         return draws
+
+    def _draw_bss(self, n_images: int, generator: Generator | None) -> Iterator[StyleDraw]:
+        """One draw for all BSS views, split among their groups."""
+        sizes = [views.n for views in self.groups if views.style == "bss"]
+        if sizes:
+            index, ratio = self._bss.draw(n_images, sum(sizes), generator)
+            ratios = ratio.split(sizes) if ratio.ndim else [ratio] * len(sizes)
+            yield from map(StyleDraw, index.split(sizes), ratios)
 
     @torch.no_grad()
     def apply(self, images: Tensor, draws: list[ViewsDraw]) -> list[Tensor]:
         """The views that `draws` describes."""
         if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
             raise ValueError(f"views are made of (N, 3, S, S) images, got {tuple(images.shape)}")
+        if images.dtype != torch.uint8:
+            check_images(images)
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         return [self._make(x, views, draw) for views, draw in zip(self.groups, draws, strict=True)]
 
@@ -146,12 +162,11 @@ class ViewPlan:
         for block, styled in self._styled(x, views, draw.style):
             flat = warp(styled.flatten(0, 1), affine[block].flatten(0, 1), views.size)
             out[:, block] = flat.unflatten(0, (-1, views.n)).transpose(0, 1)
-        std = torch.tensor(self.std, device=x.device)[:, None, None]
-        shift = -torch.tensor(self.mean, device=x.device)[:, None, None] / std
+        mean, std = (x.new_tensor(three)[:, None, None] for three in (self.mean, self.std))
         for v, view in enumerate(out):
             colour = draw.colour.of(slice(None), slice(v, v + 1))
             coloured = self.colour.apply(view[:, None], colour)[:, 0]
-            torch.addcmul(shift, coloured, 1 / std, out=view)
+            torch.addcmul(-mean / std, coloured, 1 / std, out=view)
             cut_out(view, cutout[:, v])
         return out
 
@@ -162,14 +177,19 @@ class ViewPlan:
             yield from styled_blocks(x, *draw, **options)
         elif callable(views.style):
             generator = torch.Generator(x.device).manual_seed(draw)
-            styled = views.style(x, views.n, generator)
+            styled = views.style(x.clone(), views.n, generator)
+            legal = (len(x), views.n, *x.shape[1:])
+            if styled.shape != legal:
+                raise ValueError(f"a style must give views {legal}, got {tuple(styled.shape)}")
+            check_images(styled.flatten(0, 1))
+            styled = styled.float()
             yield from ((block, styled[block]) for block in blocks(x, views.n))
         else:
             plain = x[:, None].expand(-1, views.n, -1, -1, -1)
             yield from ((block, plain[block]) for block in blocks(x, views.n))
 
     def _geometry_of(self, views: Views) -> Geometry:
-        return replace(self.geometry, scale=views.scale)
+        return replace(self.geometry, scale=views.scale or self.geometry.scale)
 
     @property
     def _bss(self) -> BatchStylesStandardization:

@@ -183,8 +183,17 @@ def test_values_out_of_range(capsys, tmp_path, words, said):
     assert told.startswith(said) and "--help)" in told
 
 
-def test_out_is_required_and_only_a_png_is_small(capsys, tmp_path):
-    assert refused(capsys, "preview").startswith("the following arguments are required: --out")
+def test_the_picture_is_preview_png_unless_named(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "preview", *QUICK)[0] == 0
+    assert os.listdir(tmp_path) == ["preview.png"]
+
+
+def test_a_flag_is_not_guessed_from_its_beginning(capsys):
+    assert "--forc" in refused(capsys, "preview", "--forc", *QUICK)
+
+
+def test_only_a_png_is_small(capsys, tmp_path):
     said = refused(capsys, "preview", "--out", tmp_path / "a.jpg", "--small", *QUICK)
     assert said == f"{tmp_path / 'a.jpg'}: only a .png can be small"
 

@@ -89,6 +89,13 @@ def test_crops_stay_inside_and_keep_area_and_aspect():
     assert reach.max() <= 1 + 1e-6 and reach.max() > 0.99
 
 
+def test_a_turned_crop_stays_inside_and_reaches_the_border():
+    draw = geometry(scale=(0.3, 0.3), aspect=(2, 2), quarter_turns=True).draw(500, 4)
+    extent = draw.affine[..., :2].abs().sum(-1)  # half of it, along x and y of the image
+    reach = draw.affine[..., 2].abs() + extent
+    assert reach.max() <= 1 + 1e-6 and (reach.amax((0, 1)) > 0.99).all()
+
+
 def test_every_image_and_view_has_its_own_geometry():
     affine = Geometry().draw(50, 4).affine.flatten(0, 1).flatten(1)
     assert len(affine.unique(dim=0)) == 200

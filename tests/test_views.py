@@ -27,7 +27,7 @@ def seeded(seed=0):
 def test_a_plan_reads_like_the_papers_tables():
     plan = ViewPlan.parse("2x224 bss + 6x128 fa")
     assert plan.groups == (
-        Views(2, 224, "bss", scale=(0.14, 1.0)),
+        Views(2, 224, "bss"),
         Views(6, 128, "fa", scale=(0.05, 0.14)),
     )
     assert [views.scope for views in plan.groups] == ["batch", "image"]
@@ -40,11 +40,11 @@ def test_groups_have_their_number_and_size():
 
 def test_all_bss_views_come_from_one_draw():
     draws = ViewPlan.parse("2x24 bss + 3x16 bss + 1x16 fa").draw(5, seeded())
-    assert sorted(torch.cat([draws[0].style.style, draws[1].style.style]).tolist()) == list(
+    assert sorted(torch.cat([draws[0].style.source, draws[1].style.source]).tolist()) == list(
         range(5)
     )
     assert draws[0].style.ratio == draws[1].style.ratio
-    assert draws[2].style.style.shape == (5, 1)
+    assert draws[2].style.source.shape == (5, 1)
     scoped = ViewPlan.parse("2x24 bss + 3x16 bss", ratio_scope="view").draw(5, seeded())
     assert torch.cat([scoped[0].style.ratio, scoped[1].style.ratio]).unique().numel() == 5
 
@@ -126,7 +126,9 @@ def test_any_function_can_be_the_style():
         gains = torch.rand(n_views, 1, 1, 1, generator=generator)
         return images[:, None] * gains
 
-    plan = ViewPlan((Views(2, 32, dimmed, scale=WHOLE),), geometry=STILL, colour=PLAIN, **RAW)
+    plan = ViewPlan(
+        (Views(2, 32, dimmed, "image", scale=WHOLE),), geometry=STILL, colour=PLAIN, **RAW
+    )
     (views,) = plan(images, seeded())
     assert torch.equal(views, plan(images, seeded())[0])
     gains = (views / images).flatten(1)
@@ -145,10 +147,7 @@ def test_the_options_of_style_arrive():
         **options,
     )
     views = plan(images, seeded())[0]
-    plan.draw(6, seeded())
-    generator = seeded()
-    plan._bss.draw(6, 0, generator)
-    expected = FourierAugmentation((0.3, 0.3), **options)(images, 2, generator)
+    expected = FourierAugmentation((0.3, 0.3), **options)(images, 2, seeded())
     assert_close(views, expected.transpose(0, 1), rtol=0, atol=2e-5)
 
 
@@ -161,9 +160,45 @@ def test_wrong_plans_are_refused():
         Views(2, 224, "bss", "sample")
     with pytest.raises(ValueError, match="n >= 1"):
         Views(0, 224)
-    with pytest.raises(ValueError, match="at least one group"):
+    with pytest.raises(ValueError, match="groups of Views, at least one"):
         ViewPlan(())
     with pytest.raises(ValueError, match="r_min"):
         ViewPlan.parse("2x224 bss", ratios=(1, 0))
     with pytest.raises(ValueError, match=r"\(N, 3, S, S\)"):
         ViewPlan.parse("2x16 bss")(torch.rand(2, 3, 16, 20))
+    with pytest.raises(ValueError, match="three numbers"):
+        ViewPlan.parse("2x224 bss", std=(1, 0, 1))
+    with pytest.raises(ValueError, match=r"Geometry\.scale"):
+        Views(2, 224, scale=(0.5, 0.2))
+    with pytest.raises(ValueError, match="needs a colour_scope"):
+        Views(2, 224, lambda images, n_views, generator: images)
+    with pytest.raises(ValueError, match="no images"):
+        ViewPlan.parse("2x16 bss").draw(0)
+    with pytest.raises(ValueError, match="normalise after"):
+        ViewPlan.parse("2x16 bss")(2 * torch.ones(2, 3, 16, 16))
+
+
+@pytest.mark.parametrize("styled", [torch.zeros(4, 3, 16, 16), 2 * torch.ones(4, 2, 3, 16, 16)])
+def test_a_style_function_that_gives_no_views_is_refused(styled):
+    plan = ViewPlan((Views(2, 16, lambda *_: styled, "batch"),))
+    with pytest.raises(ValueError, match=r"a style must give views|must lie in"):
+        plan(batch(4, 16))
+
+
+def test_autocast_and_the_default_type_do_not_touch_the_views():
+    plan, images = ViewPlan.parse("2x24 bss + 2x16 fa"), batch()
+    expected = plan(images, seeded())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert all(map(torch.equal, plan(images, seeded()), expected))
+    torch.set_default_dtype(torch.double)
+    try:
+        assert all(map(torch.equal, plan(images, seeded()), expected))
+    finally:
+        torch.set_default_dtype(torch.float)
+
+
+def test_the_plans_crop_is_its_geometrys_unless_a_group_names_one():
+    plan = ViewPlan((Views(1, 8), Views(1, 8, scale=(0.5, 0.5))), geometry=Geometry(scale=(1, 1)))
+    areas = [d.geometry.affine[..., :2].det().abs() for d in plan.draw(40, seeded())]
+    assert_close(areas[0], torch.ones(40, 1))
+    assert_close(areas[1], torch.full((40, 1), 0.5))
