@@ -1,0 +1,30 @@
+"""The paper's settings, and smaller ones, by the name `data/method`."""
+
+from __future__ import annotations
+
+import difflib
+
+from onestyle.recipes import camelyon17, digits, domainnet, pacs, pacs_small
+from onestyle.recipes.recipe import Recipe, override, plain
+
+__all__ = ["RECIPES", "Recipe", "override", "plain", "recipe_named"]
+
+RECIPES = {
+    f"{folder}/{name}": recipe
+    for folder, module in {
+        "pacs": pacs,
+        "domainnet": domainnet,
+        "camelyon17": camelyon17,
+        "digits": digits,
+        "pacs-small": pacs_small,
+    }.items()
+    for name, recipe in module.RECIPES.items()
+}
+
+
+def recipe_named(name: str) -> Recipe:
+    if name not in RECIPES:
+        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"there is no recipe {name!r}{hint} (recipes: {', '.join(RECIPES)})")
+    return RECIPES[name]

@@ -1,0 +1,218 @@
+"""Pretraining without labels: a recipe, a store, the domains that stay unseen -> a run's folder."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
+
+from onestyle.analysis.neighbours import agreement, knn_accuracy
+from onestyle.checkpoint import save_weights
+from onestyle.data.loader import Loader
+from onestyle.data.protocol import Pool, Split, make_split
+from onestyle.data.store import Store, open_store
+from onestyle.methods import Method, method_named
+from onestyle.nn.backbone import make_backbone
+from onestyle.progress import clock
+from onestyle.recipes import Recipe, plain
+from onestyle.run import Run, open_run
+from onestyle.stages.embed import features
+from onestyle.stream import Stream
+from onestyle.train import fit, trial
+
+__all__ = ["Pretraining", "make_fabric", "pretrain"]
+
+N_MONITOR = 2000  # source validation images that are looked at
+
+
+def pretrain(
+    recipe: Recipe,
+    store: Path | str | None = None,
+    *,
+    targets: Iterable[str] = (),
+    sources: Iterable[str] = (),
+    out: Path | str | None = None,
+    fabric: Fabric | None = None,
+    force: bool = False,
+    say: Callable[[str], object] = lambda line: None,
+) -> dict[str, Any]:
+    """Run the recipe, or go on with it where `out` has been interrupted; returns result.json."""
+    fabric = fabric or make_fabric(recipe.precision)
+    job = Pretraining.plan(recipe, store, targets, sources, fabric)
+    out = Path(out) if out else job.default_out()
+    with open_run(out, job.config, force=force) if fabric.is_global_zero else nullcontext():
+        fabric.barrier()
+        return job.execute(Run(out, job.config), say)
+
+
+@dataclass
+class Pretraining:
+    """Everything that a pretraining needs, made and checked before it begins."""
+
+    recipe: Recipe
+    store: Store
+    split: Split
+    method: Method
+    stream: Stream
+    fabric: Fabric
+    config: dict[str, Any]
+
+    @classmethod
+    def plan(
+        cls,
+        recipe: Recipe,
+        store: Path | str | None,
+        targets: Iterable[str],
+        sources: Iterable[str],
+        fabric: Fabric,
+    ) -> Pretraining:
+        opened = open_store(store or _default_store(recipe))
+        split = make_split(opened.table, sources=sources, targets=targets)
+        method = _make_method(recipe, opened, split)
+        share = {"rank": fabric.global_rank, "world_size": fabric.world_size}
+        loader = Loader(
+            Pool(opened, split.train), recipe.batch_size, recipe.seed, recipe.balance, **share
+        )
+        stream = Stream(loader, recipe.plan(), fabric.device, recipe.seed, method.needs)
+        config = {"recipe": plain(recipe), "data": _describe(opened, split)}
+        return cls(recipe, opened, split, method, stream, fabric, config)
+
+    def execute(self, run: Run, say: Callable[[str], object]) -> dict[str, Any]:
+        state = run.load()
+        if state and state["step"] == self.recipe.steps and run.result.exists():
+            say(f"{run.path} is finished; --force starts it anew")
+            return run.read_result()
+        say(self.cost(run, state["step"] if state else 0))
+        began = time.monotonic()
+        options = {"fabric": self.fabric, "run": run, "monitor": self.look}
+        row = fit(self.method, self.stream, self.recipe, **options)
+        seconds = time.monotonic() - began + (state["seconds"] if state else 0)
+        result = self.result(row, seconds)
+        if self.fabric.is_global_zero:
+            about = {"timm": self.recipe.backbone, "num_features": str(self.width)}
+            save_weights(run.path / "backbone.safetensors", self.method.backbone, about)
+            result = run.finish(result)
+        return result
+
+    @property
+    def width(self) -> int:
+        return int(self.method.backbone.num_features)  # pyright: ignore
+
+    def cost(self, run: Run, start: int) -> str:
+        """What is to come: steps, images, time by a trial on a copy, disk."""
+        recipe, left = self.recipe, self.recipe.steps - start
+        seconds = trial(copy.deepcopy(self.method), self.stream, recipe, self.fabric)
+        weights = sum(x.nbytes for x in self.method.state_dict().values())
+        trained = sum(p.nbytes for p in self.method.parameters() if p.requires_grad)
+        moments = 2 if recipe.optimizer == "adamw" else 1
+        kept = -(-recipe.steps // recipe.snapshot_every) if recipe.snapshot_every else 0
+        disk = 2 * (weights + moments * trained) + kept * weights  # two: while one is replaced
+        images = left * recipe.batch_size * recipe.accumulate
+        begin = f"from step {start:,} on, " if start else ""
+        return (
+            f"{run.path}: {begin}{left:,} steps, {images:,} images "
+            f"({images / len(self.stream.loader.pool):,.0f} times each) in "
+            f"{self.stream.n_views} views, about {clock(left * seconds)} "
+            f"on {self.fabric.world_size} x {self.fabric.device.type}, {disk / 1e6:,.0f} MB of disk"
+        )
+
+    def look(self, method: Method) -> dict[str, float]:
+        """k-NN accuracy and domain purity of source validation images, leaving each out."""
+        rows = self.split.val
+        if len(rows) > N_MONITOR:
+            rows = np.sort(np.random.default_rng(0).choice(rows, N_MONITOR, replace=False))
+        pool, k = Pool(self.store, rows), min(20, len(rows) - 1)
+        if k < 1:
+            return {}
+        z = features(method.features, pool, self.recipe.view_size, self.fabric.device)
+        found = {}
+        for name, labels in (("val_knn", pool.labels), ("val_purity", pool.domains)):
+            known = torch.from_numpy(labels)
+            if (known >= 0).all() and len(known.unique()) > 1:
+                knn = name == "val_knn"
+                found[name] = knn_accuracy(z, known, k) if knn else agreement(z, known, (k,))[k]
+        return found
+
+    def result(self, row: dict[str, float], seconds: float) -> dict[str, Any]:
+        recipe, n_images = self.recipe, self.recipe.steps * self.recipe.batch_size
+        return {
+            "stage": "pretrain",
+            **self.config,
+            "seeds": {"pretraining": recipe.seed},
+            "selector": "last step",
+            "images_seen": n_images * recipe.accumulate,
+            "views_seen": n_images * recipe.accumulate * self.stream.n_views,
+            "parameters": sum(p.numel() for p in self.method.backbone.parameters()),
+            "seconds": round(seconds, 1),
+            "devices": f"{self.fabric.world_size} x {self.fabric.device.type}",
+            "last": row,
+            "target_openings": 0,
+        }
+
+    def default_out(self) -> Path:
+        recipe = self.recipe
+        unseen = "".join(f"-{name}" for name in self.split.targets)
+        return Path(
+            "runs", f"{self.store.name}-{recipe.method}-{recipe.style}{unseen}-s{recipe.seed}"
+        )
+
+
+def make_fabric(
+    precision: str = "32-true",
+    *,
+    devices: int | str = 1,
+    nodes: int = 1,
+    accelerator: str = "auto",
+) -> Fabric:
+    """One device, or DDP over several: launched by torchrun or SLURM, or by fabric itself."""
+    if "LOCAL_WORLD_SIZE" in os.environ:  # torchrun has decided
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    several = nodes > 1 or devices not in (1, "1")
+    strategy = DDPStrategy(broadcast_buffers=False) if several else "auto"
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=nodes,
+        precision=precision,  # pyright: ignore
+        strategy=strategy,
+    )
+    fabric.launch()
+    return fabric
+
+
+def _default_store(recipe: Recipe) -> str:
+    if recipe.data != "digits":
+        raise ValueError(f"--data must name a store of {recipe.data}; onestyle data pack makes one")
+    return recipe.data
+
+
+def _make_method(recipe: Recipe, store: Store, split: Split) -> Method:
+    needs = method_named(recipe.method).needs
+    n_domains = len(np.unique(store.table.domain[split.train]))
+    if "domain" in needs and (not store.table.domains or n_domains < 2):
+        raise ValueError(f"{recipe.method} needs images of two domains or more, with their names")
+    torch.manual_seed(recipe.seed)
+    options = {"init": recipe.init, "options": recipe.backbone_options}
+    backbone = make_backbone(recipe.backbone, recipe.view_size, **options)
+    return recipe.make_method(backbone, n_domains=n_domains, n_classes=len(store.table.classes))
+
+
+def _describe(store: Store, split: Split) -> dict[str, Any]:
+    known = {key: store.manifest[key] for key in ("pixels_sha256",) if key in store.manifest}
+    about = {"store": store.name, "n": len(store), "size": store.size, **known}
+    return about | {
+        "sources": list(split.sources),
+        "targets": list(split.targets),
+        "split": split.hash,
+    }
