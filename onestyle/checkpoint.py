@@ -67,7 +67,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             raise ValueError(f"{path} cannot be read: {error}") from error
     state = load(path)
     for key in ("state_dict", "model"):
-        state = state[key] if isinstance(state, dict) and isinstance(state.get(key), dict) else state
+        state = (
+            state[key] if isinstance(state, dict) and isinstance(state.get(key), dict) else state
+        )
     if not (isinstance(state, dict) and all(isinstance(x, Tensor) for x in state.values())):
         raise ValueError(f"{path} holds no state dict of tensors")
     return state

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from onestyle import __version__
 from onestyle.data import commands as data
+from onestyle.signals import Interrupted
+from onestyle.stages import commands as stages
 
 
 class Command(NamedTuple):
@@ -19,7 +21,10 @@ class Command(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0, or 2 and one line on stderr where the user can put something right."""
+    """Run a command; 0, or 2 and one line on stderr where the user can put something right.
+
+    1 where a training went wrong; 128 + a signal's number where it ended with its state saved.
+    """
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = _parser()
     if not argv:
@@ -38,6 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.name is None or error.name.startswith("onestyle"):
             raise
         return _fail(f"{error.name} is missing; pip install 'onestyle[train]' brings it")
+    except FloatingPointError as error:
+        return _fail(error, 1)
+    except Interrupted as interrupted:
+        return _fail(interrupted, 128 + interrupted.number)
     except KeyboardInterrupt:
         return 130
     return 0
@@ -83,6 +92,9 @@ def _preview(args: argparse.Namespace) -> None:
 COMMANDS = {
     "data": Command("pack, check, show and split images", data.add_arguments, data.run),
     "preview": Command("show what FA and BSS make of your images", _preview_arguments, _preview),
+    "pretrain": Command(
+        "train a backbone without labels", stages.pretrain_arguments, stages.pretrain
+    ),
 }
 
 
@@ -117,11 +129,11 @@ def _say(text: str) -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def _fail(error: object) -> int:
+def _fail(error: object, code: int = 2) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         error = f"{error.filename}: {error.strerror}"
     print("onestyle: error:", " ".join(str(error).splitlines()), file=sys.stderr)
-    return 2
+    return code
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:

@@ -18,6 +18,7 @@ from numbers import Integral
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Generator, Tensor, nn
 
 __all__ = ["BatchStylesStandardization", "FourierAugmentation", "StyleDraw", "transfer_style"]
@@ -53,9 +54,9 @@ class _StyleTransform(nn.Module):
         """(N, C, H, W) in [0, 1] -> (N, V, C, H, W) in [0, 1]."""
         return self.transfer(images, self.draw(len(images), n_views, generator))
 
-    def transfer(self, images: Tensor, draw: StyleDraw) -> Tensor:
+    def transfer(self, images: Tensor, draw: StyleDraw, *, styles: Tensor | None = None) -> Tensor:
         """The views that a draw describes: the same operation with nothing random."""
-        return transfer_style(images, *draw, **self.options)
+        return transfer_style(images, *draw, styles=styles, **self.options)
 
     def extra_repr(self) -> str:
         options = {"ratios": self.ratios, **self.options}
@@ -75,11 +76,28 @@ class BatchStylesStandardization(_StyleTransform):
     the spectrum. One r serves all views of a call; `ratio_scope="view"` draws one a view.
     `ratio_kind="area"` reads r as a share of the area. `symmetric=True` swaps the frequencies -l..l
     in place of the listing's -l..l-1.
+
+    Called with the `group` of the processes that share a batch (n images each, on the group's
+    device), all of them use the draw of its first process: one style for the global batch.
     """
 
     def __init__(self, ratios, *, ratio_scope="call", ratio_kind="side", symmetric=False):
         super().__init__(ratios, ratio_kind, symmetric)
         self.ratio_scope = _one_of("ratio_scope", ratio_scope, ("call", "view"))
+
+    def forward(
+        self,
+        images: Tensor,
+        n_views: int,
+        generator: Generator | None = None,
+        group: dist.ProcessGroup | None = None,
+    ) -> Tensor:
+        if group is None:
+            return super().forward(images, n_views, generator)
+        draw = self.draw(len(images) * dist.get_world_size(group), n_views, generator)
+        draw = StyleDraw(*(_of_the_first(part.to(images.device), group) for part in draw))
+        here = StyleDraw(torch.arange(n_views), draw.ratio)
+        return self.transfer(images, here, styles=shared_styles(images, draw.source, group))
 
     def draw(self, n_images: int, n_views: int, generator: Generator | None = None) -> StyleDraw:
         """index (V,): distinct images while V <= N, with replacement beyond; ratio () or (V,)."""
@@ -99,11 +117,25 @@ class FourierAugmentation(_StyleTransform):
     def __init__(self, ratios, *, ratio_kind="side", symmetric=False):
         super().__init__(ratios, ratio_kind, symmetric)
 
-    def draw(self, n_images: int, n_views: int, generator: Generator | None = None) -> StyleDraw:
-        """index (N, V) from the batch, with replacement; ratio (N, V)."""
+    def draw(
+        self,
+        n_images: int,
+        n_views: int,
+        generator: Generator | None = None,
+        *,
+        shares: int = 1,
+    ) -> StyleDraw:
+        """index (N, V) from the batch, with replacement; ratio (N, V).
+
+        Each of `shares` equal parts of the batch takes its styles from itself: processes that hold
+        one each need nothing of each other.
+        """
         _check_counts(n_images, n_views)
-        shape = (n_images, n_views)
-        index = torch.randint(n_images, shape, generator=generator, device=_device_of(generator))
+        if n_images % shares:
+            raise ValueError(f"{n_images} images do not divide into {shares} equal shares")
+        shape, n = (n_images, n_views), n_images // shares
+        index = torch.randint(n, shape, generator=generator, device=_device_of(generator))
+        index += n * torch.arange(shares, device=index.device).repeat_interleave(n)[:, None]
         return StyleDraw(index, self._draw_ratio(shape, generator))
 
 
@@ -184,6 +216,22 @@ def styled_blocks(
             with torch.autocast(x.device.type, enabled=False):
                 swap.write(block, *(part[inside] for part in content), out=views)
             yield block, views
+
+
+def shared_styles(images: Tensor, index: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """(n, C, H, W) in each process of the group -> all[index] (V, C, H, W) of their whole batch."""
+    place = index.to(images.device) - dist.get_rank(group) * len(images)
+    mine = (place >= 0) & (place < len(images))
+    styles = images.new_zeros(len(place), *images.shape[1:])
+    styles[mine] = images[place[mine]]
+    dist.all_reduce(styles, group=group)  # every style has one owner: sums of it and zeros
+    return styles
+
+
+def _of_the_first(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+    x = x.contiguous()
+    dist.broadcast(x, dist.get_global_rank(group, 0), group=group)
+    return x
 
 
 def blocks(images: Tensor, n_views: int = 1) -> list[slice]:

@@ -15,8 +15,9 @@ LINE_EVERY = 60.0  # seconds between lines where there is no terminal
 class Progress:
     """`show(done, "loss 3.21")`; in a file or a pipe, at most a line a minute."""
 
-    def __init__(self, what: str, total: int, start: int, bar):
+    def __init__(self, what: str, total: int, start: int, bar=None, *, quiet: bool = False):
         self.what, self.total, self.start, self._bar = what, total, start, bar
+        self._quiet = quiet
         self.began = self._said = time.monotonic()
         if bar:
             self._task = bar.add_task(what, total=total, completed=start, words="")
@@ -25,7 +26,7 @@ class Progress:
         now = time.monotonic()
         if self._bar:
             self._bar.update(self._task, completed=done, words=words)
-        elif now - self._said >= LINE_EVERY:
+        elif now - self._said >= LINE_EVERY and not self._quiet:
             self._said = now
             left = (now - self.began) / max(1, done - self.start) * (self.total - done)
             line = f"{self.what}: {done:,} of {self.total:,}, {words}, {clock(left)} left"
@@ -35,14 +36,14 @@ class Progress:
         """A line that stays."""
         if self._bar:
             self._bar.console.print(text, markup=False, highlight=False)
-        else:
+        elif not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress(what: str, total: int, start: int = 0, *, quiet: bool = False) -> Iterator[Progress]:
     if quiet or not sys.stderr.isatty():
-        yield Progress(what, total, start, None)
+        yield Progress(what, total, start, quiet=quiet)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -6,6 +6,8 @@ runs/NAME/recipe.yaml       the resolved recipe, the data, the protocol
           checkpoints/last.ckpt        snapshots/step_001000.safetensors
           backbone.safetensors         plain timm keys
           result.json
+          store.txt         where the images lie on this machine
+          probe/, ...       what was made of the backbone, each with its result.json
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,8 +30,9 @@ import yaml
 
 import onestyle
 from onestyle.checkpoint import load, save, write_whole
+from onestyle.data.store import Store
 
-__all__ = ["Run", "config_hash", "open_run", "read_rows"]
+__all__ = ["Run", "config_hash", "open_run", "read_rows", "read_run", "write_result"]
 
 FORMAT = 1
 
@@ -54,6 +58,15 @@ class Run:
     @property
     def result(self) -> Path:
         return self.path / "result.json"
+
+    @property
+    def backbone(self) -> Path:
+        return self.path / "backbone.safetensors"
+
+    def remember(self, store: Store) -> None:
+        """Where the images lie on this machine: in a file of its own, as it is nobody else's."""
+        where = store.path.resolve() if store.path else f"{store.name}:{store.size}"
+        write_whole(self.path / "store.txt", lambda file: file.write(f"{where}\n".encode()))
 
     def begin(self, step: int) -> None:
         """Go on from a step: what was logged after it is dropped."""
@@ -88,12 +101,36 @@ class Run:
     def read_result(self) -> dict[str, Any]:
         return json.loads(self.result.read_text(encoding="utf-8"))
 
-    def finish(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Write result.json, with where it comes from."""
-        result = {**result, "config_hash": config_hash(self.config), "made_with": _versions()}
-        text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-        write_whole(self.result, lambda file: file.write(text.encode()))
-        return result
+    def finish(self, result: dict[str, Any]) -> None:
+        write_result(self.result, result, self.config)
+
+
+def write_result(path: Path, result: dict[str, Any], config: dict[str, Any]) -> None:
+    """A result.json, with where it comes from."""
+    whence = {"format": FORMAT, "config_hash": config_hash(config), "made_with": _versions()}
+    text = json.dumps({**result, **whence}, indent=1, ensure_ascii=False) + "\n"
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
+def read_run(path: Path | str) -> Run:
+    """A finished run, whose result.json is there and of this version."""
+    path = Path(path)
+    recipe, result = path / "recipe.yaml", path / "result.json"
+    if not recipe.is_file():
+        raise ValueError(f"{path} is not a run; onestyle pretrain makes one")
+    if not result.is_file():
+        raise ValueError(f"{path} is not finished; the command that began it goes on with it")
+    try:
+        run = Run(path, yaml.safe_load(recipe.read_text(encoding="utf-8")))
+        there = run.read_result()
+        known = there["format"], there["config_hash"]
+    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if known[0] != FORMAT:
+        raise ValueError(f"{path} is of format {known[0]}; this version reads {FORMAT}")
+    if known[1] != config_hash(run.config):
+        raise ValueError(f"{recipe} is not the one that {result.name} is of: it was changed")
+    return run
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -107,7 +144,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 @contextmanager
 def open_run(path: Path, config: dict[str, Any], *, force: bool = False) -> Iterator[Run]:
     """Make or enter the run's folder, alone; it must have been made for the same config."""
-    if path.exists() and any(path.iterdir()) and not (path / "recipe.yaml").is_file():
+    there = {inside.name for inside in path.iterdir()} if path.exists() else set()
+    if there - {"lock"} and "recipe.yaml" not in there:
         raise ValueError(f"{path} is not empty and not a run; choose another --out")
     path.mkdir(parents=True, exist_ok=True)
     with _lock(path):
@@ -180,5 +218,17 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
     known = {name: version(name) for name in ("timm", "lightning-fabric", "numpy")}
-    python = platform.python_version()
-    return {"onestyle": onestyle.__version__, "torch": torch.__version__, "python": python} | known
+    known |= {"onestyle": onestyle.__version__, "commit": _commit(), "torch": torch.__version__}
+    return known | {"python": platform.python_version()}
+
+
+def _commit() -> str:
+    """Of the checkout that this code lies in; nothing where it was installed."""
+    here = Path(onestyle.__file__).parents[1]
+    if not (here / ".git").exists():
+        return ""
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""

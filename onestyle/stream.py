@@ -1,4 +1,4 @@
-"""From stored images to a method's batches: read ahead, moved to the device, made into views there."""
+"""From stored images to a method's batches: read ahead, moved to the device, made into views."""
 
 from __future__ import annotations
 

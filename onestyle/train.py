@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
+import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import torch
 from lightning_fabric import Fabric
@@ -21,9 +20,10 @@ from onestyle.nn.batchnorm import make_global
 from onestyle.optim import Training, maker, set_lr
 from onestyle.progress import Progress, progress
 from onestyle.run import Run
+from onestyle.signals import Interrupted, wishes
 from onestyle.stream import Stream
 
-__all__ = ["Interrupted", "fit"]
+__all__ = ["fit", "trial"]
 
 Monitor = Callable[[Method], dict[str, float]]
 
@@ -32,14 +32,6 @@ ILL = {
     "embedding_std": (0.05, "all embeddings are nearly the same: the method has collapsed"),
     "prototypes_used": (2.5, "hardly any prototype is in use: the method has collapsed"),
 }
-
-
-class Interrupted(Exception):
-    """A signal asked the run to end; it has saved its state."""
-
-    def __init__(self, number: int, step: int):
-        self.number, self.step = number, step
-        super().__init__(f"{signal.Signals(number).name} after step {step:,}; the state is saved")
 
 
 def fit(
@@ -59,7 +51,8 @@ def fit(
     loop = _Loop(method, training, fabric, run)
     start = loop.resume()
     micro = stream.batches(start * training.accumulate, training.steps * training.accumulate)
-    with _signals() as asked, progress("training", training.steps, start) as shown:
+    quiet = not fabric.is_global_zero
+    with wishes() as asked, progress("training", training.steps, start, quiet=quiet) as shown:
         for step in range(start, training.steps):
             torch.manual_seed(training.seed + 1_000_003 * step + world.rank())
             losses, logged = loop.step(step, micro)
@@ -85,7 +78,7 @@ class _Loop:
     def __init__(self, method: Method, training: Training, fabric: Fabric, run: Run | None):
         if world.size() > 1:
             make_global(method)
-        method.train().to(memory_format=torch.channels_last)
+        method.train().to(memory_format=torch.channels_last)  # pyright: ignore
         method.to(fabric.device)
         optimizers = method.optimizers(maker(training, method))
         model, *self.optimizers = fabric.setup(method, *optimizers, move_to_device=False)
@@ -123,12 +116,13 @@ class _Loop:
     def _clip(self, optimizer: Optimizer) -> None:
         if self.training.clip is not None:
             self.fabric.strategy.precision.unscale_gradients(optimizer)
-            clip_grad_norm_([p for g in optimizer.param_groups for p in g["params"]], self.training.clip)
+            params = [p for group in optimizer.param_groups for p in group["params"]]
+            clip_grad_norm_(params, self.training.clip)
 
-    def refuse_nan(self, loss: float, step: int) -> None:
-        if not torch.isfinite(torch.tensor(loss)):
+    def refuse_nan(self, value: float, step: int, what: str = "the loss") -> None:
+        if not math.isfinite(value):
             good = f"the last good checkpoint is of step {self.saved_step:,}"
-            raise FloatingPointError(f"the loss is {loss} at step {step:,}; {good}")
+            raise FloatingPointError(f"{what} is {value} at step {step:,}; {good}")
 
     def log(self, done: int, loss: float, logged: dict, stream: Stream, shown: Progress) -> None:
         began, data, views, since = self.timed
@@ -177,6 +171,8 @@ class _Loop:
             save_weights(folder / f"step_{done:06}.safetensors", self.method, {"step": str(done)})
 
     def save(self, done: int) -> None:
+        sums = torch.stack([p.detach().double().sum() for p in self.method.parameters()])
+        self.refuse_nan(float(sums.sum()), done - 1, "a weight")
         self.saved_at, self.saved_step = time.monotonic(), done
         if self.run and self.writes:
             optimizers = [optimizer.state_dict() for optimizer in self.optimizers]
@@ -216,35 +212,14 @@ def _everyone(loss: Tensor, asked: list[int]) -> tuple[float, int]:
     return float(world.mean(loss)), int(told)
 
 
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """SIGTERM (a cluster takes the machine back) and Ctrl-C let the step end; a second one kills."""
-    asked: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if asked:
-            signal.signal(number, old[number])
-            signal.raise_signal(number)
-        asked.append(number)
-
-    main = threading.current_thread() is threading.main_thread()  # only it may catch signals
-    numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
-    old = {number: signal.signal(number, note) for number in numbers}
-    try:
-        yield asked
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-
 def trial(method: Method, stream: Stream, training: Training, fabric: Fabric) -> float:
     """Seconds that a step takes, measured on a method that is then thrown away."""
-    loop = _Loop(method, training, fabric, None)
-    micro = stream.batches(0, 2 * training.accumulate)
-    loop.step(0, micro)
-    _everyone(torch.zeros((), device=fabric.device), [])  # wait for the device
-    began = time.perf_counter()
-    losses, _ = loop.step(1, micro)
-    _everyone(losses, [])
+    loop, taken = _Loop(method, training, fabric, None), []
+    micro = stream.batches(0, 3 * training.accumulate)
+    for step in range(3):
+        began = time.perf_counter()
+        losses, _ = loop.step(step, micro)
+        _everyone(losses, [])  # waits for the device
+        taken.append(time.perf_counter() - began)
     stream.seconds.update(data=0.0, views=0.0)
-    return time.perf_counter() - began
+    return min(taken[1:])

@@ -10,11 +10,12 @@ and standard deviation, cutout (0 after normalisation: the mean colour).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Generator, Tensor
 
 from onestyle.colour import Colour, ColourDraw
@@ -25,6 +26,7 @@ from onestyle.fourier import (
     blocks,
     check_images,
     empty_in_huge_pages,
+    shared_styles,
     styled_blocks,
 )
 from onestyle.geometry import Geometry, GeometryDraw, cut_out, warp
@@ -75,6 +77,14 @@ class ViewsDraw(NamedTuple):
     geometry: GeometryDraw
     colour: ColourDraw
 
+    def of(self, share: slice) -> ViewsDraw:
+        """The part for some of the images, whose own styles (of FA) lie among themselves."""
+        style = self.style
+        if isinstance(style, StyleDraw) and style.source.ndim == 2:
+            style = StyleDraw(style.source[share] - share.start, style.ratio[share])
+        geometry = GeometryDraw(*(part[share] for part in self.geometry))
+        return ViewsDraw(style, geometry, self.colour.of(share, slice(None)))
+
 
 @dataclass(frozen=True)
 class ViewPlan:
@@ -103,15 +113,27 @@ class ViewPlan:
         _ = self._bss  # refuses wrong ratios now, not in the first step
 
     @classmethod
-    def parse(cls, text: str, **options) -> ViewPlan:
-        """ "2x224 bss + 6x128 fa"; sizes below the largest are small crops."""
-        found = [re.fullmatch(r"\s*(\d+)x(\d+) +(\w+)\s*", part) for part in text.split("+")]
+    def parse(cls, text: str, style: Sequence[str] = (), **options) -> ViewPlan:
+        """ "2x224 bss + 6x128 fa"; with the crops' areas "2x224 bss 0.3..1 + 6x128 fa 0.05..0.3".
+
+        Sizes below the largest are small crops unless it says else. `style` names the styles of the
+        groups where the text does not: ViewPlan.parse("2x224 + 6x128", style=("bss", "fa")).
+        """
+        number = r"(\d*\.?\d+)"
+        pattern = rf"\s*(\d+)x(\d+)(?: +([a-z]+))?(?: +{number}\.\.{number})?\s*"
+        found = [re.fullmatch(pattern, part) for part in text.split("+")]
         if not all(found):
             raise ValueError(f"a view plan reads like '2x224 bss + 6x128 fa', got {text!r}")
-        parts = [(int(m[1]), int(m[2]), m[3]) for m in found if m]
-        largest = max(size for _, size, _ in parts)
-        scale = {True: None, False: SMALL_CROP}
-        groups = (Views(n, size, style, scale=scale[size == largest]) for n, size, style in parts)
+        parts = [m.groups() for m in found if m]
+        words = [word for *_, word, _, _ in parts if word] or list(style)
+        if len(words) != len(parts) or (style and words != list(style)):
+            raise ValueError(f"each group of views needs one style, got {text!r} {(*style,)}")
+        largest = max(int(size) for _, size, *_ in parts)
+        groups = []
+        for (n, size, _, low, high), word in zip(parts, words, strict=True):
+            usual = None if int(size) == largest else SMALL_CROP
+            scale = (float(low), float(high)) if low else usual
+            groups.append(Views(int(n), int(size), word, scale=scale))
         return cls(tuple(groups), **options)
 
     @torch.no_grad()
@@ -119,8 +141,14 @@ class ViewPlan:
         """(N, 3, S, S), uint8 or in [0, 1] -> for each group (V, N, 3, size, size), normalised."""
         return self.apply(images, self.draw(len(images), generator))
 
-    def draw(self, n_images: int, generator: Generator | None = None) -> list[ViewsDraw]:
-        """Everything random, for each group; it depends on N alone, not on the images."""
+    def draw(
+        self, n_images: int, generator: Generator | None = None, *, shares: int = 1
+    ) -> list[ViewsDraw]:
+        """Everything random, for each group; it depends on N alone, not on the images.
+
+        Where `shares` processes hold an equal part of the N images each, FA takes a part's styles
+        from the part itself.
+        """
         if n_images < 1:
             raise ValueError("there are no images to make views of")
         bss = self._draw_bss(n_images, generator)
@@ -130,7 +158,7 @@ class ViewPlan:
             if views.style == "bss":
                 style = next(bss)
             elif views.style == "fa":
-                style = self._fa.draw(n_images, views.n, generator)
+                style = self._fa.draw(n_images, views.n, generator, shares=shares)
             elif callable(views.style):
                 style = int(torch.randint(2**62, (), generator=generator, device=device))
             geometry = self._geometry_of(views).draw(n_images, views.n, generator)
@@ -147,19 +175,33 @@ class ViewPlan:
             yield from map(StyleDraw, index.split(sizes), ratios)
 
     @torch.no_grad()
-    def apply(self, images: Tensor, draws: list[ViewsDraw]) -> list[Tensor]:
-        """The views that `draws` describes."""
+    def apply(
+        self, images: Tensor, draws: list[ViewsDraw], group: dist.ProcessGroup | None = None
+    ) -> list[Tensor]:
+        """The views that `draws` describes.
+
+        With a `group` of processes, `images` are this one's share of the batch that was drawn for
+        (with as many shares): the same views come out as from the whole batch in one process.
+        """
         if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
             raise ValueError(f"views are made of (N, 3, S, S) images, got {tuple(images.shape)}")
         if images.dtype != torch.uint8:
             check_images(images)
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
-        return [self._make(x, views, draw) for views, draw in zip(self.groups, draws, strict=True)]
+        groups = zip(self.groups, draws, strict=True)
+        return [self._make(x, views, draw, group) for views, draw in groups]
 
-    def _make(self, x: Tensor, views: Views, draw: ViewsDraw) -> Tensor:
+    def _make(
+        self, x: Tensor, views: Views, draw: ViewsDraw, group: dist.ProcessGroup | None
+    ) -> Tensor:
+        first = len(x) * dist.get_rank(group) if group else 0
+        draw, styles = draw.of(slice(first, first + len(x))), None
+        if group and isinstance(draw.style, StyleDraw) and draw.style.source.ndim == 1:
+            styles = shared_styles(x, draw.style.source, group)  # BSS: another process may own them
+            draw = draw._replace(style=StyleDraw(torch.arange(len(styles)), draw.style.ratio))
         out = empty_in_huge_pages(x, views.n, len(x), 3, views.size, views.size)
         affine, cutout = (part.to(x.device) for part in draw.geometry)
-        for block, styled in self._styled(x, views, draw.style):
+        for block, styled in self._styled(x, views, draw.style, styles):
             flat = warp(styled.flatten(0, 1), affine[block].flatten(0, 1), views.size)
             out[:, block] = flat.unflatten(0, (-1, views.n)).transpose(0, 1)
         mean, std = (x.new_tensor(three)[:, None, None] for three in (self.mean, self.std))
@@ -170,12 +212,15 @@ class ViewPlan:
             cut_out(view, cutout[:, v])
         return out
 
-    def _styled(self, x: Tensor, views: Views, draw) -> Iterator[tuple[slice, Tensor]]:
+    def _styled(
+        self, x: Tensor, views: Views, draw: StyleDraw | int | None, styles: Tensor | None
+    ) -> Iterator[tuple[slice, Tensor]]:
         """Blocks of images and their views (b, V, 3, S, S) before any crop."""
         if isinstance(draw, StyleDraw):
             options = {"ratio_kind": self.ratio_kind, "symmetric": self.symmetric}
-            yield from styled_blocks(x, *draw, **options)
+            yield from styled_blocks(x, *draw, styles=styles, **options)
         elif callable(views.style):
+            assert isinstance(draw, int)
             generator = torch.Generator(x.device).manual_seed(draw)
             styled = views.style(x.clone(), views.n, generator)
             legal = (len(x), views.n, *x.shape[1:])

@@ -54,6 +54,7 @@ class Store:
     images: NDArray[np.uint8]  # (N, 3, S, S), of a packed store a memory map
     table: Table
     manifest: dict
+    path: Path | None = None  # of a packed store
 
     def __len__(self) -> int:
         return len(self.images)
@@ -75,7 +76,7 @@ def open_store(name: Path | str) -> Store:
     manifest = _manifest(path)
     images = _images(path, manifest)
     table = read_table(path / "table.csv", len(images))
-    return Store(manifest["dataset"] or path.resolve().name, images, table, manifest)
+    return Store(manifest["dataset"] or path.resolve().name, images, table, manifest, path)
 
 
 def _digits(size: int) -> Store:

@@ -18,4 +18,5 @@ def ema_copy(student: nn.Module) -> nn.Module:
 @torch.no_grad()
 def ema_update(teacher: nn.Module, student: nn.Module, momentum: float) -> None:
     """teacher <- momentum teacher + (1 - momentum) student; parameters alone, no buffers."""
-    torch._foreach_lerp_(list(teacher.parameters()), list(student.parameters()), 1 - momentum)
+    pairs = list(teacher.parameters()), list(student.parameters())
+    torch._foreach_lerp_(*pairs, 1 - momentum)  # pyright: ignore

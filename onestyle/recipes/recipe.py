@@ -82,7 +82,7 @@ def plain(value: Any) -> Any:
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
-    """The recipe with "field=value" settings, such as lr=0.3, options.temperature=0.2, clip=null."""
+    """The recipe with "field=value" settings: lr=0.3, options.temperature=0.2, clip=null."""
     tree = plain(recipe)
     for setting in settings:
         name, equals, value = setting.partition("=")

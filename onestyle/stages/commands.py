@@ -43,13 +43,12 @@ def pretrain(args: argparse.Namespace) -> None:
     options = {"devices": devices, "nodes": args.nodes, "accelerator": args.accelerator}
     fabric = make_fabric(recipe.precision, **options)
     protocol = {"targets": args.targets, "sources": args.sources}
-    result = run(
-        recipe, args.data, **protocol, out=args.out, fabric=fabric, force=args.force, say=_say
-    )
-    last = {name: value for name, value in result["last"].items() if name.startswith("val_")}
-    found = "".join(f", {name} {value:.3f}" for name, value in last.items())
+    options = {"out": args.out, "fabric": fabric, "force": args.force, "say": _say}
+    done = run(recipe, args.data, **protocol, **options)
     if fabric.is_global_zero:
-        _say(f"{result['path']}: loss {result['last']['loss']:.4f}{found}; backbone.safetensors is there")
+        last = done.read_result()["last"]
+        found = [f"{name} {value:.3f}" for name, value in last.items() if name.startswith("val_")]
+        _say(f"{done.backbone}: loss {last['loss']:.4f}" + "".join(f", {one}" for one in found))
 
 
 def _say(line: str) -> None:

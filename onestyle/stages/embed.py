@@ -19,7 +19,7 @@ def prepare(images: Tensor, size: int) -> Tensor:
     x = images.float() / 255
     if x.shape[-1] != size:
         x = F.interpolate(x, (size, size), mode="bilinear", antialias=True).clamp_(0, 1)
-    mean, std = (torch.tensor(c, device=x.device)[:, None, None] for c in (IMAGENET_MEAN, IMAGENET_STD))
+    mean, std = (x.new_tensor(three)[:, None, None] for three in (IMAGENET_MEAN, IMAGENET_STD))
     return (x - mean) / std
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.strategies.ddp import DDPStrategy
 
 from onestyle.analysis.neighbours import agreement, knn_accuracy
 from onestyle.checkpoint import save_weights
@@ -45,14 +46,18 @@ def pretrain(
     fabric: Fabric | None = None,
     force: bool = False,
     say: Callable[[str], object] = lambda line: None,
-) -> dict[str, Any]:
-    """Run the recipe, or go on with it where `out` has been interrupted; returns result.json."""
+) -> Run:
+    """Carry out the recipe, or go on with it where `out` has been interrupted; the finished run."""
     fabric = fabric or make_fabric(recipe.precision)
     job = Pretraining.plan(recipe, store, targets, sources, fabric)
     out = Path(out) if out else job.default_out()
     with open_run(out, job.config, force=force) if fabric.is_global_zero else nullcontext():
         fabric.barrier()
-        return job.execute(Run(out, job.config), say)
+        run = Run(out, job.config)
+        if fabric.is_global_zero:
+            run.remember(job.store)
+        job.execute(run, say if fabric.is_global_zero else lambda line: None)
+        return run
 
 
 @dataclass
@@ -79,30 +84,32 @@ class Pretraining:
         opened = open_store(store or _default_store(recipe))
         split = make_split(opened.table, sources=sources, targets=targets)
         method = _make_method(recipe, opened, split)
-        share = {"rank": fabric.global_rank, "world_size": fabric.world_size}
         loader = Loader(
-            Pool(opened, split.train), recipe.batch_size, recipe.seed, recipe.balance, **share
+            Pool(opened, split.train),
+            recipe.batch_size,
+            recipe.seed,
+            recipe.balance,
+            rank=fabric.global_rank,
+            world_size=fabric.world_size,
         )
         stream = Stream(loader, recipe.plan(), fabric.device, recipe.seed, method.needs)
         config = {"recipe": plain(recipe), "data": _describe(opened, split)}
         return cls(recipe, opened, split, method, stream, fabric, config)
 
-    def execute(self, run: Run, say: Callable[[str], object]) -> dict[str, Any]:
+    def execute(self, run: Run, say: Callable[[str], object]) -> None:
         state = run.load()
         if state and state["step"] == self.recipe.steps and run.result.exists():
             say(f"{run.path} is finished; --force starts it anew")
-            return run.read_result()
+            return
         say(self.cost(run, state["step"] if state else 0))
         began = time.monotonic()
         options = {"fabric": self.fabric, "run": run, "monitor": self.look}
         row = fit(self.method, self.stream, self.recipe, **options)
         seconds = time.monotonic() - began + (state["seconds"] if state else 0)
-        result = self.result(row, seconds)
         if self.fabric.is_global_zero:
             about = {"timm": self.recipe.backbone, "num_features": str(self.width)}
-            save_weights(run.path / "backbone.safetensors", self.method.backbone, about)
-            result = run.finish(result)
-        return result
+            save_weights(run.backbone, self.method.backbone, about)
+            run.finish(self.result(row, seconds))
 
     @property
     def width(self) -> int:
@@ -178,6 +185,7 @@ def make_fabric(
     if "LOCAL_WORLD_SIZE" in os.environ:  # torchrun has decided
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     several = nodes > 1 or devices not in (1, "1")
     strategy = DDPStrategy(broadcast_buffers=False) if several else "auto"
     fabric = Fabric(
