@@ -11,7 +11,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor, nn
 
-__all__ = ["load", "load_strictly", "read_weights", "save", "save_weights", "write_whole"]
+__all__ = ["load", "load_strictly", "read_about", "read_weights", "save", "save_weights", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -51,6 +51,19 @@ def save_weights(path: Path, module: nn.Module, about: Mapping[str, str]) -> Non
     tensors = {name: x.detach().cpu().contiguous() for name, x in module.state_dict().items()}
     content = to_bytes(tensors, dict(about))
     write_whole(path, lambda file: file.write(content))
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """What `save_weights` wrote beside the tensors; of another kind of file, nothing."""
+    if path.suffix != ".safetensors":
+        return {}
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -31,6 +31,7 @@ import yaml
 import onestyle
 from onestyle.checkpoint import load, save, write_whole
 from onestyle.data.store import Store
+from onestyle.recipes import Recipe, recipe_of
 
 __all__ = ["Run", "config_hash", "open_run", "read_rows", "read_run", "write_result"]
 
@@ -62,6 +63,18 @@ class Run:
     @property
     def backbone(self) -> Path:
         return self.path / "backbone.safetensors"
+
+    @property
+    def recipe(self) -> Recipe:
+        return recipe_of(self.config["recipe"])
+
+    @property
+    def store_name(self) -> str:
+        """What `remember` wrote."""
+        file = self.path / "store.txt"
+        if not file.is_file():
+            raise ValueError(f"{self.path} does not say where its images lie: name --data STORE")
+        return file.read_text(encoding="utf-8").rstrip("\n")
 
     def remember(self, store: Store) -> None:
         """Where the images lie on this machine: in a file of its own, as it is nobody else's."""

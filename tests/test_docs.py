@@ -31,8 +31,9 @@ def commands():
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if fenced(p, "python")], ids=lambda p: p.stem)
-def test_snippets(page):
+def test_snippets(page, tmp_path, monkeypatch):
     """One after the other, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
     scope = {}
     for snippet in fenced(page, "python"):
         exec(compile(snippet, str(page), "exec"), scope)

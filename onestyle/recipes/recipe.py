@@ -19,7 +19,7 @@ from onestyle.methods import Method, method_named
 from onestyle.optim import Training
 from onestyle.views import ViewPlan
 
-__all__ = ["Recipe", "override", "plain"]
+__all__ = ["Recipe", "override", "plain", "recipe_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,11 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
         inside[last] = value.strip()
     for name, value in tree["backbone_options"].items():
         tree["backbone_options"][name] = yaml.safe_load(value) if isinstance(value, str) else value
+    return recipe_of(tree)
+
+
+def recipe_of(tree: dict[str, Any]) -> Recipe:
+    """The recipe that `plain` made a tree of; every value as its type says, or refused."""
     given, skip = tree["options"], {"backbone", *_COUNTS}
     options = _typed(method_named(tree["method"]), given, "options.", skip=skip, instantiate=False)
     return _typed(Recipe, {**tree, "options": {name: options[name] for name in given}})

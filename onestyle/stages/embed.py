@@ -13,14 +13,18 @@ from onestyle.views import IMAGENET_MEAN, IMAGENET_STD
 
 __all__ = ["features", "prepare"]
 
+Three = tuple[float, ...]
 
-def prepare(images: Tensor, size: int) -> Tensor:
+
+def prepare(
+    images: Tensor, size: int, mean: Three = IMAGENET_MEAN, std: Three = IMAGENET_STD
+) -> Tensor:
     """uint8 (n, 3, S, S) -> (n, 3, size, size), normalised."""
     x = images.float() / 255
     if x.shape[-1] != size:
         x = F.interpolate(x, (size, size), mode="bilinear", antialias=True).clamp_(0, 1)
-    mean, std = (x.new_tensor(three)[:, None, None] for three in (IMAGENET_MEAN, IMAGENET_STD))
-    return (x - mean) / std
+    centre, spread = (x.new_tensor(three)[:, None, None] for three in (mean, std))
+    return (x - centre) / spread
 
 
 @torch.inference_mode()
@@ -30,6 +34,8 @@ def features(
     size: int,
     device: torch.device | str = "cpu",
     *,
+    mean: Three = IMAGENET_MEAN,
+    std: Three = IMAGENET_STD,
     chunk: int = 256,
     show: Callable[[int], object] = lambda done: None,
 ) -> Tensor:
@@ -41,6 +47,6 @@ def features(
     for start in range(0, len(pool), chunk):
         places = range(start, min(start + chunk, len(pool)))
         images = torch.from_numpy(pool.images(places)).to(device)
-        found.append(network(prepare(images, size)).float().cpu())
+        found.append(network(prepare(images, size, mean, std)).float().cpu())
         show(places.stop)
     return torch.cat(found)

@@ -1,13 +1,14 @@
-"""The commands of the stages. Light to import; the work imports what it needs."""
+"""`onestyle pretrain`."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
+from onestyle.commands.words import note
 
-def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("recipe", metavar="RECIPE", help="data/method, as pacs/simclr; `list` names all")
     add("--data", metavar="STORE", help="a packed store (default: the embedded digits, for theirs)")
@@ -23,7 +24,7 @@ def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
     add("--accelerator", default="auto", help="cpu, cuda, mps (%(default)s)")
 
 
-def pretrain(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     from onestyle.recipes import RECIPES, override, plain, recipe_named
 
     if args.recipe == "list":
@@ -36,20 +37,15 @@ def pretrain(args: argparse.Namespace) -> None:
 
         print(yaml.safe_dump(plain(recipe), sort_keys=False), end="")
         return
-    from onestyle.stages.pretrain import make_fabric
-    from onestyle.stages.pretrain import pretrain as run
+    from onestyle.stages.pretrain import make_fabric, pretrain
 
     devices = int(args.devices) if args.devices.isdecimal() else args.devices
     options = {"devices": devices, "nodes": args.nodes, "accelerator": args.accelerator}
     fabric = make_fabric(recipe.precision, **options)
     protocol = {"targets": args.targets, "sources": args.sources}
-    options = {"out": args.out, "fabric": fabric, "force": args.force, "say": _say}
-    done = run(recipe, args.data, **protocol, **options)
+    options = {"out": args.out, "fabric": fabric, "force": args.force, "say": note}
+    done = pretrain(recipe, args.data, **protocol, **options)
     if fabric.is_global_zero:
         last = done.read_result()["last"]
         found = [f"{name} {value:.3f}" for name, value in last.items() if name.startswith("val_")]
-        _say(f"{done.backbone}: loss {last['loss']:.4f}" + "".join(f", {one}" for one in found))
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        note(f"{done.backbone}: loss {last['loss']:.4f}" + "".join(f", {one}" for one in found))
