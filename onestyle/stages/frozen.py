@@ -75,7 +75,7 @@ def _of_timm(name: str, init: str, size: int | None) -> Frozen:
     import timm.data
 
     network = make_backbone(name, size or 224, init=init)
-    there = timm.data.resolve_model_data_config(network)
+    there = timm.data.resolve_model_data_config(network)  # pyright: ignore
     about = {"timm": name, "init": init}
     size = size or int(there["input_size"][-1])
     return Frozen(_still(network), name, size, about, None, there["mean"], there["std"])
