@@ -11,7 +11,15 @@ from typing import BinaryIO
 import torch
 from torch import Tensor, nn
 
-__all__ = ["load", "load_strictly", "read_about", "read_weights", "save", "save_weights", "write_whole"]
+__all__ = [
+    "load",
+    "load_strictly",
+    "read_about",
+    "read_weights",
+    "save",
+    "save_weights",
+    "write_whole",
+]
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:

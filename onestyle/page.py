@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 if TYPE_CHECKING:  # matplotlib loads late: a mistyped path is told at once
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["ACCENT", "GREY", "INK", "MARGIN", "Page", "check_out", "save"]
@@ -31,6 +32,7 @@ class Page:
 
         self.width, self.y = width, MARGIN
         self._tiles: list[tuple[int, int, np.ndarray]] = []
+        self._charts: list[tuple[Axes, tuple[float, float, float, float]]] = []
         self._figure = Figure(dpi=72)  # a point is a pixel
         self._axes = self._figure.add_axes((0, 0, 1, 1))
         self._axes.axis("off")
@@ -81,6 +83,19 @@ class Page:
             middle = (x0 + x1) / 2, (y0 + y1) / 2
             self.text(*middle, label, 20, colour, ha="center", va="center", bbox=behind)
 
+    def mark(self, x: float, y: float, marker: str, colour: str, size: float = 15) -> None:
+        """A marker, or for "-" a short line, in the middle of (x, y)."""
+        if marker == "-":
+            self._axes.plot([x - size, x + size], [y, y], color=colour, lw=4)
+        else:
+            self._axes.plot(x, y, marker, color=colour, ms=size, mew=0)
+
+    def chart(self, x: float, y: float, width: float, height: float) -> Axes:
+        """Axes whose frame, without what stands around it, has its upper left corner at (x, y)."""
+        axes = self._figure.add_axes((0, 0, 1, 1))
+        self._charts.append((axes, (x, y, width, height)))
+        return axes
+
     def figure(self) -> Figure:
         sheet = np.full((round(self.y), self.width, 3), 255, np.uint8)
         for x, y, array in self._tiles:
@@ -89,6 +104,9 @@ class Page:
             sheet[y : y + side, x : x + side] = array
         self._figure.set_size_inches(self.width / 72, len(sheet) / 72)
         self._axes.set(xlim=(0, self.width), ylim=(len(sheet), 0))
+        for axes, (x, y, width, height) in self._charts:
+            box = x, len(sheet) - y - height, width, height
+            axes.set_position(np.array(box) / ([self.width, len(sheet)] * 2))
         self._figure.figimage(sheet, origin="upper", zorder=-1)
         return self._figure
 

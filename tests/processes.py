@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+import sys
 import traceback
 from datetime import timedelta
 from multiprocessing.connection import wait
@@ -13,7 +14,7 @@ import torch.distributed as dist
 
 # A server imports what is slow, before it has threads; each process is a fork of it.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.conftest", "timm", "torch.distributed"])
+CONTEXT.set_forkserver_preload(["tests.conftest", "timm", "onestyle.stages.pretrain"])
 SECONDS = 120
 
 
@@ -36,6 +37,28 @@ def run(function, n, *args):
                 process.terminate()
                 process.join()
     return [answers[pipe] for pipe in pipes]
+
+
+class Started(CONTEXT.Process):
+    """A process that runs function(*args) and ends with what it returns as its exit code."""
+
+    def __init__(self, function, *args):
+        super().__init__(target=_exit, args=(function, args))
+
+    def wait(self):
+        self.join(SECONDS)
+        return self.exitcode
+
+
+def start(function, *args):
+    process = Started(function, *args)
+    process.start()
+    return process
+
+
+def _exit(function, args):
+    torch.set_num_threads(1)
+    sys.exit(function(*args))
 
 
 def _answers(pipes):

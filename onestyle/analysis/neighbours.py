@@ -2,35 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["agreement", "knn_accuracy", "neighbours"]
+__all__ = ["agreement", "agreements", "directions", "knn_accuracy", "majority", "neighbours"]
+
+BLOCK = 2**25  # cosines at a time: 128 MB
+APART = 2**-20  # cosines that are closer are equal, as far as float32 can tell
 
 
-def neighbours(features: Tensor, k: int, *, chunk: int = 1024) -> Tensor:
-    """(n, d) -> (n, k) the nearest other points by cosine, nearest first; `chunk` rows at a time."""
-    z, found = F.normalize(features.float(), dim=1), []
-    for start in range(0, len(z), chunk):
-        cosine = z[start : start + chunk] @ z.T
-        rows = torch.arange(len(cosine), device=z.device)
-        cosine[rows, start + rows] = -torch.inf  # not oneself
-        found.append(cosine.topk(k, dim=1).indices)
-    return torch.cat(found)
+def directions(features: Tensor) -> Tensor:
+    """(n, d) -> float32 of length 1; a feature of length 0 stays so, and is at right angles to all."""
+    features = features.detach().float()
+    lengths = torch.linalg.vector_norm(features, dim=1)
+    if n_bad := int((~lengths.isfinite()).sum()):
+        raise ValueError(f"{n_bad:,} of {len(features):,} features are not finite numbers")
+    return F.normalize(features, dim=1)
 
 
-def agreement(features: Tensor, labels: Tensor, ks: tuple[int, ...]) -> dict[int, float]:
-    """For each k the share of a point's k nearest neighbours that have its label, averaged.
+def neighbours(features: Tensor, k: int) -> Tensor:
+    """(n, d) -> (n, min(k, n - 1)) the nearest other points by cosine, nearest first."""
+    n = len(features)
+    found = torch.empty(n, min(k, n - 1), dtype=torch.int64, device=features.device)
+    for rows, nearest in _nearest(features, k):
+        found[rows] = nearest
+    return found
 
-    With domains for labels this is domain purity.
-    """
-    nearest = neighbours(features, max(ks))
-    same = (labels[nearest] == labels[:, None]).float()
-    return {k: float(same[:, :k].mean()) for k in ks}
+
+def agreement(features: Tensor, labels: Tensor, ks: Iterable[int]) -> dict[int, float]:
+    """For each k, at most n - 1, the share of a point's k nearest neighbours that have its label,
+    averaged. With domains for labels this is domain purity."""
+    return agreements(features, {"": labels}, ks)[""]
+
+
+def agreements(
+    features: Tensor, kinds: Mapping[str, Tensor], ks: Iterable[int]
+) -> dict[str, dict[int, float]]:
+    """The agreement of several kinds of labels, for one search of neighbours."""
+    n = len(features)
+    ks = sorted({min(k, n - 1) for k in ks})
+    hits = {name: features.new_zeros(ks[-1], dtype=torch.int64) for name in kinds}  # by rank
+    for rows, nearest in _nearest(features, ks[-1]):
+        for name, labels in kinds.items():
+            hits[name] += (labels[nearest] == labels[rows, None]).sum(0)
+    total = {name: by_rank.cumsum(0).tolist() for name, by_rank in hits.items()}
+    return {name: {k: within[k - 1] / (n * k) for k in ks} for name, within in total.items()}
 
 
 def knn_accuracy(features: Tensor, labels: Tensor, k: int = 20) -> float:
     """How often the majority of a point's k nearest neighbours has its label, leaving it out."""
-    votes = F.one_hot(labels[neighbours(features, k)].long()).sum(1)
-    return float((votes.argmax(1) == labels).float().mean())
+    labels = labels.unique(return_inverse=True)[1]
+    found = (majority(labels[near], labels[rows]).sum() for rows, near in _nearest(features, k))
+    return float(sum(found)) / len(features)
+
+
+def majority(labels: Tensor, own: Tensor) -> Tensor:
+    """Neighbours' labels (m, k) -> (m,): 1 if one's own (m,) has most votes, 1/j if j have as many."""
+    votes = labels.new_zeros(len(labels), int(max(labels.max(), own.max())) + 1)
+    votes.scatter_add_(1, labels, torch.ones_like(labels))
+    most = votes == votes.amax(1, keepdim=True)
+    return most.gather(1, own[:, None])[:, 0] / most.sum(1)
+
+
+def _nearest(features: Tensor, k: int) -> Iterator[tuple[slice, Tensor]]:
+    """Some rows after others, and their nearest other points (rows, min(k, n - 1)), nearest first.
+
+    Ties are drawn by lot: else the order of the images, often that of their domains, would decide.
+    """
+    z, n = directions(features), len(features)
+    if n < 2 or k < 1:
+        raise ValueError(f"neighbours need two images and k = 1 or more; got {n} images, k = {k}")
+    n_rows = max(1, min(n, BLOCK // n))
+    generator = torch.Generator(z.device).manual_seed(0)
+    lots = APART * torch.rand(n_rows, n, generator=generator, device=z.device)
+    block = torch.empty_like(lots)
+    for start in range(0, n, n_rows):
+        rows = slice(start, min(start + n_rows, n))
+        m = rows.stop - start
+        cosine = torch.addmm(lots[:m], z[rows], z.T, out=block[:m])
+        cosine[:, start:].fill_diagonal_(-torch.inf)  # not oneself
+        yield rows, cosine.topk(min(k, n - 1)).indices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import os
 import time
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
+from torch.nn.parallel import DistributedDataParallel
 
 from onestyle.analysis.neighbours import agreement, knn_accuracy
 from onestyle.checkpoint import save_weights
@@ -187,7 +189,7 @@ def make_fabric(
         nodes = int(os.environ["WORLD_SIZE"]) // devices
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     several = nodes > 1 or devices not in (1, "1")
-    strategy = DDPStrategy(broadcast_buffers=False) if several else "auto"
+    strategy = DDPStrategy(**_BUFFERS_STAY) if several else "auto"
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -197,6 +199,12 @@ def make_fabric(
     )
     fabric.launch()
     return fabric
+
+
+# Statistics of the global batch are equal everywhere. torch 2.12 gave the option another name.
+_NAMES = inspect.signature(DistributedDataParallel.__init__).parameters
+_NAME = "forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers"
+_BUFFERS_STAY: dict[str, Any] = {_NAME: False}
 
 
 def _default_store(recipe: Recipe) -> str:

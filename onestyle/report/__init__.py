@@ -1,0 +1,1 @@
+"""From result.json files to tables and to what people look at."""
