@@ -30,7 +30,8 @@ class Page:
     def __init__(self, width: int):
         from matplotlib.figure import Figure
 
-        self.width, self.y = width, MARGIN
+        self.width = width
+        self.y: float = MARGIN
         self._tiles: list[tuple[int, int, np.ndarray]] = []
         self._charts: list[tuple[Axes, tuple[float, float, float, float]]] = []
         self._figure = Figure(dpi=72)  # a point is a pixel
@@ -105,8 +106,9 @@ class Page:
         self._figure.set_size_inches(self.width / 72, len(sheet) / 72)
         self._axes.set(xlim=(0, self.width), ylim=(len(sheet), 0))
         for axes, (x, y, width, height) in self._charts:
-            box = x, len(sheet) - y - height, width, height
-            axes.set_position(np.array(box) / ([self.width, len(sheet)] * 2))
+            across, down = self.width, len(sheet)
+            bottom = (down - y - height) / down
+            axes.set_position((x / across, bottom, width / across, height / down))
         self._figure.figimage(sheet, origin="upper", zorder=-1)
         return self._figure
 

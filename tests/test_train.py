@@ -150,7 +150,7 @@ class Line(Method):
 class Numbers:
     """A stream whose k-th batch is the number k + 1."""
 
-    n_views, seconds = 1, {"data": 0.0, "views": 0.0}  # noqa: RUF012
+    n_views, seconds = 1, {"data": 0.0, "views": 0.0}
 
     def batches(self, start, stop):
         for k in range(start, stop):
@@ -184,7 +184,7 @@ def test_gradients_are_clipped():
 def test_nan_stops_the_run_and_names_step_and_checkpoint(tmp_path):
     run = Run(tmp_path, {})
     with pytest.raises(
-        FloatingPointError, match="loss is nan at step 4; .* checkpoint is of step 4"
+        FloatingPointError, match=r"loss is nan at step 4; .* checkpoint is of step 4"
     ):
         fit(Line(spoilt=4), Numbers(), training(save_minutes=0), fabric=fabric(), run=run)
     assert run.load()["step"] == 4 and run.load()["method"]["w"].isfinite()
@@ -192,7 +192,7 @@ def test_nan_stops_the_run_and_names_step_and_checkpoint(tmp_path):
 
 def test_a_weight_that_is_lost_is_not_saved(tmp_path):
     run = Run(tmp_path, {})
-    with pytest.raises(FloatingPointError, match="a weight is -?inf at step"):
+    with pytest.raises(FloatingPointError, match=r"a weight is -?inf at step"):
         fit(Line(), Numbers(), training(lr=1e38, save_minutes=0), fabric=fabric(), run=run)
     assert run.load() is None or run.load()["method"]["w"].isfinite()
 

@@ -68,7 +68,7 @@ def page_of(title: str, explanation: str, width: int = WIDTH) -> Page:
 
 
 def key(page: Page, items: Sequence[tuple[str, str, str]]) -> None:
-    """What markers and colours mean, (marker, colour, words) side by side in as many rows as needed."""
+    """What markers and colours mean, (marker, colour, words), side by side in rows."""
     x = MARGIN
     for marker, colour, words in items:
         words = short(words, 48)

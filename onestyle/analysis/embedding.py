@@ -127,7 +127,8 @@ def _tsne(z: NDArray[np.float32], perplexity: float, seed: int) -> NDArray[np.fl
     start = np.random.default_rng(seed).normal(scale=1e-6, size=(len(z), 2))
     start[:, : x.shape[1]] += 1e-4 * x[:, :2] / max(1e-6, float(x[:, 0].std()))
     start = start.astype(np.float32)
-    return TSNE(perplexity=perplexity, init=start, random_state=seed).fit_transform(x)
+    tsne = TSNE(perplexity=perplexity, init=start, random_state=seed)  # pyright: ignore
+    return tsne.fit_transform(x)
 
 
 def draw(
@@ -139,9 +140,9 @@ def draw(
     first = next(iter(results.values()))
     page = page_of(
         "Maps of features",
-        f"t-SNE of {len(first.rows):,} of {first.n:,} images: colours are domains, markers classes. "
-        f"Numbers are of the features: how many of the {first.k} nearest neighbours share a "
-        "domain, and how often their majority has the right class; in brackets, by chance.",
+        f"t-SNE of {len(first.rows):,} of {first.n:,} images: colours are domains, markers "
+        f"classes. Numbers are of the features: how many of the {first.k} nearest neighbours share "
+        "a domain, and how often their majority has the right class; in brackets, by chance.",
         width,
     )
     hues, shapes = _present(results, "domain"), _present(results, "label")

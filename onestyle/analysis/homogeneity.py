@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from onestyle.analysis.drawing import Look, chart, key, line, looks_of, page_of
+from onestyle.analysis.drawing import chart, key, line, looks_of, page_of
 from onestyle.analysis.labels import Measured, known, shuffled
 from onestyle.nn.sinkhorn import sinkhorn
 
@@ -60,7 +60,7 @@ def compute(
     iterations: int = 3,
 ) -> Homogeneity:
     """Steps with the scores (n, K) that the same n images have then, one after the other."""
-    moments, shape = [], (0, 0)
+    moments, n_images, n_prototypes = [], 0, 0
     for step, scores in snapshots:
         kinds = known(len(scores), label, domain)
         if not kinds:
@@ -69,10 +69,10 @@ def compute(
         found = {kind: _beside_chance(prototype, labels) for kind, labels in kinds.items()}
         purity, certainty = ({kind: two[i] for kind, two in found.items()} for i in (0, 1))
         moments.append(Moment(step, len(prototype.unique()), purity, certainty))
-        shape = scores.shape
+        n_images, n_prototypes = scores.shape
     if not moments:
         raise ValueError("there is no snapshot to follow")
-    return Homogeneity(*shape, tuple(moments))
+    return Homogeneity(n_images, n_prototypes, tuple(moments))
 
 
 def assign(scores: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
@@ -112,7 +112,7 @@ def draw(results: dict[str, Homogeneity]) -> Figure:
         "Mean over the prototypes that have images. Dashed: the same with shuffled labels.",
     )
     looks = looks_of(results)
-    key(page, [(*look, name) for name, look in looks.items()])
+    key(page, [(look.marker, look.colour, name) for name, look in looks.items()])
     kinds = (kind for r in results.values() for m in r.moments for kind in m.purity)
     for kind in dict.fromkeys(kinds):
         axes = chart(page, f"of the most frequent {kind}", "step")

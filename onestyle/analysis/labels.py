@@ -18,7 +18,7 @@ class Measured(NamedTuple):
 
 
 def known(n: int, label: Tensor | None, domain: Tensor | None) -> dict[str, Tensor]:
-    """(n,) each -> {"domain": (n,), "class": (n,)} of those that are given, 0, 1, ... without gaps."""
+    """(n,) each -> {"domain": (n,), "class": (n,)} of those given, 0, 1, ... without gaps."""
     given = {"domain": domain, "class": label}
     return {name: _numbered(n, name, x) for name, x in given.items() if x is not None}
 
@@ -28,7 +28,8 @@ def _numbered(n: int, name: str, labels: Tensor) -> Tensor:
         raise ValueError(f"there are {n:,} images but labels of shape {tuple(labels.shape)}")
     if n_unknown := int((labels < 0).sum()):
         raise ValueError(
-            f"{n_unknown:,} of {n:,} images have no {name}: leave them out, or give no {name} at all"
+            f"{n_unknown:,} of {n:,} images have no {name}: leave them out, or give no "
+            f"{name} at all"
         )
     return labels.unique(return_inverse=True)[1]
 

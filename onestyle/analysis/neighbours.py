@@ -15,7 +15,7 @@ APART = 2**-20  # cosines that are closer are equal, as far as float32 can tell
 
 
 def directions(features: Tensor) -> Tensor:
-    """(n, d) -> float32 of length 1; a feature of length 0 stays so, and is at right angles to all."""
+    """(n, d) -> float32 of length 1; a feature of length 0 stays so, at right angles to all."""
     features = features.detach().float()
     lengths = torch.linalg.vector_norm(features, dim=1)
     if n_bad := int((~lengths.isfinite()).sum()):
@@ -60,7 +60,7 @@ def knn_accuracy(features: Tensor, labels: Tensor, k: int = 20) -> float:
 
 
 def majority(labels: Tensor, own: Tensor) -> Tensor:
-    """Neighbours' labels (m, k) -> (m,): 1 if one's own (m,) has most votes, 1/j if j have as many."""
+    """Neighbours' labels (m, k) -> (m,): 1 if one's own (m,) has most votes, 1/j if j have them."""
     votes = labels.new_zeros(len(labels), int(max(labels.max(), own.max())) + 1)
     votes.scatter_add_(1, labels, torch.ones_like(labels))
     most = votes == votes.amax(1, keepdim=True)

@@ -40,7 +40,7 @@ class Purity:
 def compute(
     features: Tensor, label: Tensor | None, domain: Tensor | None, ks: Iterable[int] = KS
 ) -> Purity:
-    """Features (n, d); class and domain (n,), or None if unknown -> purity over k, at most n - 1."""
+    """Features (n, d); class and domain (n,), or None if unknown -> purity over k < n."""
     kinds = known(len(features), label, domain)
     if not kinds:
         raise ValueError("purity needs domains or classes, and neither is known")
@@ -58,7 +58,7 @@ def draw(results: dict[str, Purity]) -> Figure:
         "how many its class? Dashed: chance.",
     )
     looks = looks_of(results)
-    key(page, [(*look, name) for name, look in looks.items()])
+    key(page, [(look.marker, look.colour, name) for name, look in looks.items()])
     for kind in dict.fromkeys(kind for result in results.values() for kind in result.curves):
         axes = chart(page, f"of the same {kind}", "k")
         axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""Anchors and negatives (section 5.2 of the paper): how alike are embeddings of different images?"""
+"""Anchors and negatives (section 5.2 of the paper): how alike are different images' embeddings?"""
 
 from __future__ import annotations
 

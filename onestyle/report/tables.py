@@ -240,10 +240,25 @@ def _td(cell: str) -> str:
     return '<td class="missing">not run</td>' if cell == "not run" else f"<td>{cell}</td>"
 
 
-CSV_COLUMNS = (
-    "table group row method style column mean std n paper difference arrow paper_arrow budget "
-    "best marks paper_marks"
-).split()
+CSV_COLUMNS = [
+    "table",
+    "group",
+    "row",
+    "method",
+    "style",
+    "column",
+    "mean",
+    "std",
+    "n",
+    "paper",
+    "difference",
+    "arrow",
+    "paper_arrow",
+    "budget",
+    "best",
+    "marks",
+    "paper_marks",
+]
 
 
 def to_csv(table: Table) -> str:
@@ -264,8 +279,12 @@ def to_csv(table: Table) -> str:
             whence = (cell.provenance.get(name, "") for name in known)
             best = int(table.best(row, column, "mean"))
             writer.writerow(
-                [*map(escape.csv, where), *map(_number, means), best]
-                + [*map(escape.csv, marks), *map(escape.csv, whence)]
+                [
+                    *map(escape.csv, where),
+                    *map(_number, means),
+                    best,
+                    *map(escape.csv, (*marks, *whence)),
+                ]
             )
     return file.getvalue()
 

@@ -136,8 +136,9 @@ def train_probes(
 
     with _workers(n_workers, tally) as pool:
         blocks = list(pool.map(train, cuts[:-1], cuts[1:]))
-    *tensors, _ = (torch.cat(parts) for parts in zip(*blocks, strict=True))
-    return Heads(*tensors, blocks[0].eps)
+    *parts, eps = zip(*blocks, strict=True)
+    weight, bias, mean, var = map(torch.cat, parts)
+    return Heads(weight, bias, mean, var, eps[0])
 
 
 def draw(n: int, batch_size: int, seed: int, period: int) -> Rows:
