@@ -53,6 +53,15 @@ class Pool:
             raise IndexError(f"the pool has the places 0..{len(self) - 1}, asked for {span}")
         return self._store.read(self._rows[places])
 
+    def some(self, places: NDArray[np.integer]) -> Pool:
+        """A pool of the same kind, of these places."""
+        return type(self)(self._store, self._rows[places])
+
+    @property
+    def rows(self) -> Rows:
+        """Their rows of the store."""
+        return self._rows.copy()
+
     @property
     def labels(self) -> NDArray[np.int32]:
         return self._store.table.label[self._rows]

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
 from onestyle.nn import world
+from onestyle.nn.encode import encode, unit
 
 __all__ = ["Batch", "MakeOptimizer", "Method"]
 
@@ -76,3 +77,11 @@ class Method(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """(n, 3, s, s), normalised -> (n, d), for probing."""
         return self.backbone(images)
+
+    def embeddings(self, batch: Batch) -> Tensor:
+        """What the loss compares of each view, unit (V, n, D); by default the view's features."""
+        return unit(encode(self.features, batch.views))
+
+    def prototype_scores(self, images: Tensor) -> Tensor:
+        """(n, 3, s, s) -> cosines (n, K) of images' embeddings and the prototypes."""
+        raise ValueError(f"{type(self).__name__} has no prototypes; SWaV and MSN have")

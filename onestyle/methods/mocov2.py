@@ -45,14 +45,21 @@ class MoCoV2(Method):
         self._new_keys: list[Tensor] = []
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
-        queries, keys = self._two_views(batch)
-        q = unit(self.projector(self.backbone(queries)))
-        with torch.no_grad():
-            k = self._encode_keys(keys, halves(batch.uniform()))
-            self._new_keys.append(world.gather(k))
+        q, k = self._queries_and_keys(batch)
+        self._new_keys.append(world.gather(k))
         return info_nce(q, k, self.queue.keys, self.temperature), {
             "embedding_std": embedding_std(q)
         }
+
+    def embeddings(self, batch: Batch) -> Tensor:
+        return torch.stack(self._queries_and_keys(batch))
+
+    def _queries_and_keys(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The first view's (n, D) with gradient, the second one's without."""
+        queries, keys = self._two_views(batch)
+        q = unit(self.projector(self.backbone(queries)))
+        with torch.no_grad():
+            return q, self._encode_keys(keys, halves(batch.uniform()))
 
     def _two_views(self, batch: Batch) -> Tensor:
         views = batch.views[0]

@@ -71,16 +71,9 @@ class MSN(Method):
         return (style, *[masked] * (n_groups - 1))
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
-        targets, *anchors = batch.views
-        if not anchors:
-            raise ValueError(
-                "MSN's first group of views are targets, the others anchors, and the plan has one "
-                "group: add one, as in '2x96 bss + 10x64 fa'"
-            )
-        z = project(self.projector, encode(partial(self._masked, batch), anchors))
+        z_target, z = self._targets_and_anchors(batch)
         log_p = log_probabilities(z, self.prototypes, self.temperature)
         with torch.no_grad():
-            z_target = project(self.teacher_projector, encode(self.backbone, [targets]))
             log_q = log_probabilities(z_target, self.prototypes, self.target_temperature)
         q = torch.stack([sinkhorn(view, self.iterations) for view in log_q])
 
@@ -91,6 +84,25 @@ class MSN(Method):
             "embedding_std": embedding_std(z.flatten(0, 1)),
             "prototypes_used": prototypes_used(log_q.flatten(0, 1)),
         }
+
+    def embeddings(self, batch: Batch) -> Tensor:
+        return torch.cat(self._targets_and_anchors(batch))
+
+    def prototype_scores(self, images: Tensor) -> Tensor:
+        """Of the teacher, who assigns."""
+        return unit(self.teacher_projector(self.backbone(images))) @ unit(self.prototypes).T
+
+    def _targets_and_anchors(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The teacher's unit embeddings of whole views, the student's of masked ones."""
+        targets, *anchors = batch.views
+        if not anchors:
+            raise ValueError(
+                "MSN's first group of views are targets, the others anchors, and the plan has one "
+                "group: add one, as in '2x96 bss + 10x64 fa'"
+            )
+        z = project(self.projector, encode(partial(self._masked, batch), anchors))
+        with torch.no_grad():
+            return project(self.teacher_projector, encode(self.backbone, [targets])), z
 
     def _masked(self, batch: Batch, images: Tensor) -> Tensor:
         """(V n, 3, s, s) -> the student's class tokens, each from patches of its own choice."""

@@ -31,9 +31,12 @@ class SimCLR(Method):
         self.temperature = temperature
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
-        z = project(self.projector, encode(self.backbone, batch.views))
+        z = self.embeddings(batch)
         loss = nt_xent(z, self.temperature)
         return loss, {"embedding_std": embedding_std(z.flatten(0, 1))}
+
+    def embeddings(self, batch: Batch) -> Tensor:
+        return project(self.projector, encode(self.backbone, batch.views))
 
 
 @full_precision

@@ -52,7 +52,7 @@ class SWaV(Method):
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
         """The first group of views are the global ones."""
         n_global = len(batch.views[0])
-        z = project(self.projector, encode(self.backbone, batch.views))
+        z = self.embeddings(batch)
         scores = similarities(z, self.prototypes.weight)
         q = [sinkhorn(view / self.epsilon, self.iterations) for view in scores[:n_global].detach()]
         loss = swapped_prediction(scores / self.temperature, torch.stack(q))
@@ -60,6 +60,12 @@ class SWaV(Method):
             "embedding_std": embedding_std(z.flatten(0, 1)),
             "prototypes_used": prototypes_used(scores[:n_global].flatten(0, 1)),
         }
+
+    def embeddings(self, batch: Batch) -> Tensor:
+        return project(self.projector, encode(self.backbone, batch.views))
+
+    def prototype_scores(self, images: Tensor) -> Tensor:
+        return similarities(unit(self.projector(self.backbone(images))), self.prototypes.weight)
 
     def before_step(self, step: int) -> None:
         if step < self.freeze_steps:  # first the embeddings spread over prototypes that stand still
@@ -75,7 +81,7 @@ class SWaV(Method):
 
 @full_precision
 def similarities(z: Tensor, prototypes: Tensor) -> Tensor:
-    """(V, n, D) and (K, D) -> (V, n, K)."""
+    """(..., n, D) and (K, D) -> (..., n, K)."""
     return z @ prototypes.T
 
 

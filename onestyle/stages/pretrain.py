@@ -33,7 +33,7 @@ from onestyle.stages.embed import features
 from onestyle.stream import Stream
 from onestyle.train import fit, trial
 
-__all__ = ["Pretraining", "make_fabric", "pretrain"]
+__all__ = ["Pretraining", "make_fabric", "make_method", "pretrain"]
 
 N_MONITOR = 2000  # source validation images that are looked at
 
@@ -85,7 +85,7 @@ class Pretraining:
     ) -> Pretraining:
         opened = open_store(store or _default_store(recipe))
         split = make_split(opened.table, sources=sources, targets=targets)
-        method = _make_method(recipe, opened, split)
+        method = make_method(recipe, opened, split)
         loader = Loader(
             Pool(opened, split.train),
             recipe.batch_size,
@@ -213,7 +213,8 @@ def _default_store(recipe: Recipe) -> str:
     return recipe.data
 
 
-def _make_method(recipe: Recipe, store: Store, split: Split) -> Method:
+def make_method(recipe: Recipe, store: Store, split: Split) -> Method:
+    """The recipe's method, as training begins with it."""
     needs = method_named(recipe.method).needs
     n_domains = len(np.unique(store.table.domain[split.train]))
     if "domain" in needs and (not store.table.domains or n_domains < 2):

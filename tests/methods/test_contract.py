@@ -1,12 +1,20 @@
 """What the loop may ask of every method of the table."""
 
 import copy
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.testing import assert_close
 
 from onestyle.methods import METHODS, Batch, Method, method_named
+from onestyle.methods.mocov2 import info_nce
+from onestyle.methods.msn import cross_entropy, log_probabilities
+from onestyle.methods.simclr import nt_xent
+from onestyle.methods.swav import swapped_prediction
+from onestyle.nn.sinkhorn import sinkhorn
 from tests.methods.cases import make_batch, make_method, make_optimizers, train_step
 
 pytestmark = pytest.mark.parametrize("name", METHODS)
@@ -138,3 +146,60 @@ def test_features_are_those_of_the_backbone(name):
 
 def test_it_inherits_no_other_method(name):
     assert method_named(name).__bases__ == (Method,)
+
+
+def in_parts(batch, *stops):
+    """The batch's images a few at a time; random numbers go on from part to part."""
+    bounds = [0, *stops, len(batch.places)]
+    for start, stop in pairwise(bounds):
+        part = slice(start, stop)
+        views = [group[:, part] for group in batch.views]
+        yield replace(batch, views=views, places=batch.places[part])
+
+
+def test_embeddings_are_directions_one_for_every_view(name):
+    method, batch = make_method(name).eval(), make_batch(name)
+    before = copy.deepcopy(method.state_dict())
+    with torch.no_grad():
+        z = method.embeddings(batch)
+        parts = [method.embeddings(part) for part in in_parts(make_batch(name), 2, 6)]
+    assert z.shape[:2] == (sum(map(len, batch.views)), len(batch.places))
+    assert_close(z.norm(dim=-1), torch.ones(z.shape[:2]))
+    assert_close(torch.cat(parts, dim=1), z)  # where nobody trains, images do not see each other
+    assert_close(method.state_dict(), before, rtol=0, atol=0)
+
+
+def test_the_loss_compares_the_embeddings(name):
+    """In training, too; a method that is not named here compares features, or no embeddings."""
+    method, batch = make_method(name), make_batch(name)
+    loss, logged = method(batch)
+    z = method.embeddings(make_batch(name))
+    known = {
+        "simclr": lambda: nt_xent(z, method.temperature),
+        "mocov2": lambda: info_nce(*z, method.queue.keys, method.temperature),
+        "swav": lambda: swapped_prediction(
+            z @ method.prototypes.weight.T / method.temperature,
+            torch.stack([sinkhorn(v @ method.prototypes.weight.T / method.epsilon) for v in z[:2]]),
+        ),
+        "msn": lambda: cross_entropy(
+            torch.stack([sinkhorn(v) for v in log_probabilities(z[:2], method.prototypes, 0.025)]),
+            log_probabilities(z[2:], method.prototypes, method.temperature),
+        ),
+    }
+    if name in known:
+        assert_close(known[name](), logged.get("cross_entropy", loss))
+    else:
+        assert type(method).embeddings is Method.embeddings
+
+
+def test_prototype_scores_are_the_cosines_of_what_is_assigned(name):
+    method, batch = make_method(name).eval(), make_batch(name)
+    images = batch.views[0][0]
+    if not hasattr(method, "prototypes"):
+        with pytest.raises(ValueError, match=f"{type(method).__name__} has no prototypes"):
+            method.prototype_scores(images)
+        return
+    prototypes = getattr(method.prototypes, "weight", method.prototypes)
+    with torch.no_grad():
+        expected = method.embeddings(batch)[0] @ F.normalize(prototypes, dim=1).T
+        assert_close(method.prototype_scores(images), expected)
