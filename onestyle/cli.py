@@ -14,6 +14,7 @@ COMMANDS = {
     "data": ("pack, check, show and split images", "onestyle.data.commands"),
     "preview": ("show what FA and BSS make of your images", "onestyle.commands.preview"),
     "pretrain": ("train a backbone without labels", "onestyle.commands.pretrain"),
+    "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
 }
 
 
