@@ -109,10 +109,12 @@ class Loader:
         return self._permutation(group, epoch)[at * self._slots :][: self._slots]
 
     def _permutation(self, group: int, epoch: int) -> Places:
-        if self._epochs.get(group, (None,))[0] != epoch:
+        known, places = self._epochs.get(group, (None, self._groups[group]))
+        if known != epoch:  # two threads may ask for two epochs: each returns its own
             dice = np.random.default_rng((self.seed, group, epoch))
-            self._epochs[group] = epoch, dice.permutation(self._groups[group])
-        return self._epochs[group][1]
+            places = dice.permutation(self._groups[group])
+            self._epochs[group] = epoch, places
+        return places
 
     @cached_property
     def _epochs(self) -> dict[int, tuple[int, Places]]:
