@@ -163,7 +163,9 @@ def test_a_list_names_files_of_its_folder_and_no_others(capsys, tmp_path, folder
     assert code == 0 and open_store(tmp_path / "store").table.path == tuple(FOUR)
 
 
-@pytest.mark.parametrize("line", ["{", "3", '["a/cat/0.png"]', "[" * 100_000, '{"name": "x"}'])
+@pytest.mark.parametrize(
+    "line", ["{", "3", "1" * 5000, '["a/cat/0.png"]', "[" * 100_000, '{"name": "x"}']
+)
 def test_lines_that_are_no_rows_are_named(capsys, tmp_path, folder, line):
     (folder / "list.jsonl").write_text('{"path": "a/cat/0.png"}\n\n' + line)
     said = refused(capsys, "pack", folder / "list.jsonl", tmp_path / "store")

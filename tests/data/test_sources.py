@@ -87,6 +87,27 @@ def test_wrong_folders_are_told(tmp_path, name, options, said):
         find_source(str(tmp_path / (name or "none")), **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("a.csv", dict(levels="class"), "levels are of folders of images, and .*a.csv is none"),
+        ("a.parquet", dict(levels=""), "levels are of folders of images"),
+        ("hub:owner/name", dict(levels="class"), "levels are of folders of images"),
+        ("files", dict(columns={"domain": "site"}), "columns are of lists and parquet files"),
+        ("wilds", dict(columns={"domain": "site"}), "columns are of lists and parquet files"),
+        ("a.parquet", dict(columns={"path": "x"}), "a column path is of lists"),
+    ],
+)
+def test_words_that_would_change_nothing_are_refused(tmp_path, monkeypatch, name, options, said):
+    monkeypatch.chdir(tmp_path)
+    fill(tmp_path / "files")
+    (tmp_path / "wilds/patches").mkdir(parents=True)
+    for each in ("a.csv", "a.parquet", "wilds/metadata.csv"):
+        (tmp_path / each).touch()
+    with pytest.raises(ValueError, match=said):
+        find_source(name, **options)
+
+
 # --------------------------------------------------------------------------------------- a list
 
 
@@ -118,6 +139,8 @@ def test_columns_by_other_names(tmp_path):
         ("path,class\nx.png,cat\n", {"domain": "site"}, "no column site, only class, path"),
         ("", {}, "lists no image"),
         ("path\n" + "x" * 200_000, {}, "a.csv cannot be read: field larger than"),
+        ("path,class,class\nx.png,cat,dog\n", {}, "a.csv cannot be read: a column comes twice"),
+        ("p\x1b[31m\nx.png\n", {}, r"only p\\x1b\[31m"),  # no orders to the terminal
     ],
 )
 def test_wrong_lists_are_told(tmp_path, text, columns, said):
@@ -125,6 +148,14 @@ def test_wrong_lists_are_told(tmp_path, text, columns, said):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ValueError, match=said):
         find_source(str(tmp_path / "a.csv"), columns=columns)
+
+
+def test_a_comma_without_quotes_does_not_shift_the_labels(tmp_path):
+    fill(tmp_path, ["x.png", "y.png"])
+    (tmp_path / "a.csv").write_text("path,class,domain\nx.png,tower, Paris,photo\ny.png,bee,b,\n")
+    source = find_source(str(tmp_path / "a.csv"))
+    assert source.problems == [("a.csv line 2", "more fields than columns")]
+    assert [item.path for item in source.items] == ["y.png"]  # nothing is lost after a last comma
 
 
 # ------------------------------------------------------------------------------- parquet, the hub

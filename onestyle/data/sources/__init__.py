@@ -25,27 +25,37 @@ def find_source(
     `levels` says what the first folders of a folder mean: "domain/class", "split/class", "domain",
     "class" or ""; `columns` what the columns of a table are called, such as {"domain": "scanner"}.
     """
-    if name.startswith("hub:"):
+    path, columns = Path(name).resolve(), columns or {}
+    kind = _kind(name, path)
+    if levels is not None and kind != "folder":
+        raise ValueError(f"levels are of folders of images, and {name} is none")
+    if columns and kind in ("folder", "wilds"):
+        raise ValueError(f"columns are of lists and parquet files, and {name} is none")
+    if "path" in columns and kind != "list":
+        raise ValueError(f"a column path is of lists, and {name} is none")
+    if kind == "hub":
         folder = download(name)
         return ParquetSource(folder, f"{name.partition('@')[0]}@{folder.name}", columns)
-    path = Path(name).resolve()
+    if kind == "parquet":
+        return ParquetSource(path, path.name, columns)
+    if kind == "list":
+        return ListSource(path, columns)
+    return WildsSource(path) if kind == "wilds" else FolderSource(path, levels)
+
+
+def _kind(name: str, path: Path) -> str:
+    if name.startswith("hub:"):
+        return "hub"
     if not path.exists():
         raise ValueError(f"{name} does not exist")
-    if path.is_file():
-        return _file(path, columns)
-    if (path / "metadata.csv").is_file() and (path / "patches").is_dir():
-        return WildsSource(path)
-    if any(path.rglob("*.parquet")):
-        return ParquetSource(path, path.name, columns)
-    return FolderSource(path, levels)
-
-
-def _file(path: Path, columns: dict[str, str] | None) -> Source:
-    kind = path.suffix.lower()
-    if kind in (".csv", ".jsonl"):
-        return ListSource(path, columns)
-    if kind == ".parquet":
-        return ParquetSource(path, path.name, columns)
+    if path.is_dir():
+        if (path / "metadata.csv").is_file() and (path / "patches").is_dir():
+            return "wilds"
+        return "parquet" if any(path.rglob("*.parquet")) else "folder"
+    if path.suffix.lower() in (".csv", ".jsonl"):
+        return "list"
+    if path.suffix.lower() == ".parquet":
+        return "parquet"
     raise ValueError(
         f"{path}: a source is a folder, a .csv or .jsonl list of images, .parquet or "
         "hub:OWNER/NAME; unpack an archive first"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from onestyle.data.sources.base import USUAL, Files, Item
+from onestyle.data.sources.base import USUAL, Files, Item, printable
 
 __all__ = ["ListSource", "rows"]
 
@@ -26,14 +26,18 @@ class ListSource(Files):
         words = USUAL | {key: (name,) for key, name in named.items()}
         seen: set[str] = set()
         for line, row in rows(path):
-            seen |= row.keys() - {None}
+            place, surplus = f"{path.name} line {line}", row.pop(None, ())
+            seen |= row.keys()
             name, *labels = (_field(row, words[key]) for key in USUAL)
-            self._add(name, labels, f"{path.name} line {line}")
+            if any(surplus):  # a comma without quotes has shifted the labels
+                self.refuse(place, "more fields than columns")
+            else:
+                self._add(name, labels, place)
         if not seen:
             raise ValueError(f"{path} lists no image")
         for key in ("path", *named):
             if not seen & {*words[key]}:
-                there = ", ".join(sorted(seen))
+                there = printable(", ".join(sorted(seen)))
                 what = " or ".join(words[key])
                 raise ValueError(f"{path}: no column {what}, only {there}; --column {key}=NAME")
 
@@ -71,6 +75,9 @@ def rows(path: Path) -> Iterator[tuple[int, dict]]:
 
 def _csv_rows(file: io.TextIOBase) -> Iterator[tuple[int, dict]]:
     table = csv.DictReader(file)
+    names = table.fieldnames or ()
+    if len({*names}) < len(names):
+        raise csv.Error("a column comes twice")
     for row in table:
         yield table.line_num, row
 
@@ -80,6 +87,6 @@ def _json_rows(file: io.TextIOBase) -> Iterator[tuple[int, dict]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 row = None
             yield number, row if isinstance(row, dict) else {}
