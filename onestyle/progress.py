@@ -25,7 +25,7 @@ class Progress:
     def show(self, done: int, words: str = "") -> None:
         now = time.monotonic()
         if self._bar:
-            self._bar.update(self._task, completed=done, words=words)
+            self._bar.update(self._task, completed=done, total=self.total, words=words)
         elif now - self._said >= LINE_EVERY and not self._quiet:
             self._said = now
             left = (now - self.began) / max(1, done - self.start) * (self.total - done)

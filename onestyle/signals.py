@@ -1,14 +1,14 @@
-"""SIGTERM and Ctrl-C as a wish that is granted between two steps."""
+"""SIGTERM and Ctrl-C: a wish that is granted between two steps, or an end that tidies up."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Interrupted", "wishes"]
+__all__ = ["Interrupted", "tidily", "wishes"]
 
 
 class Interrupted(Exception):
@@ -33,11 +33,28 @@ def wishes() -> Iterator[list[int]]:
             signal.raise_signal(number)
         asked.append(number)
 
-    main = threading.current_thread() is threading.main_thread()  # only it may catch signals
-    numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
-    old: dict[int, Any] = {number: signal.signal(number, note) for number in numbers}
-    try:
+    with _handled(note, signal.SIGTERM, signal.SIGINT) as old:
         yield asked
+
+
+@contextmanager
+def tidily() -> Iterator[None]:
+    """SIGTERM unwinds the stack as Ctrl-C does, so that what is half made is removed."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    with _handled(leave, signal.SIGTERM):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, object], None], *numbers: int) -> Iterator[dict[int, Any]]:
+    """The handlers that were there before, by number."""
+    main = threading.current_thread() is threading.main_thread()  # only it may catch signals
+    old = {number: signal.signal(number, handler) for number in (numbers if main else ())}
+    try:
+        yield old
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        for number, handler_before in old.items():
+            signal.signal(number, handler_before)

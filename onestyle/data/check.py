@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,19 +19,12 @@ class Report(NamedTuple):
     notes: list[str]
 
 
-def check(path: Path | str) -> Report:
-    """Checksums, published counts, images that occur twice."""
+def check(path: Path | str, progress: Callable[[int, int], None] = lambda done, of: None) -> Report:
+    """Checksums, published counts, images that occur twice. `progress` hears of MB."""
     store = open_store(path)
     wrong, notes = [], []
-    if "pixels_sha256" in store.manifest:
-        folder = Path(path)
-        start = (folder / "images.npy").stat().st_size - store.images.nbytes
-        for name, skip, key in (
-            ("images.npy", start, "pixels_sha256"),
-            ("table.csv", 0, "table_sha256"),
-        ):
-            if checksum(folder / name, skip) != store.manifest[key]:
-                wrong.append(f"{name} is not what was packed: its checksum differs")
+    if store.path:
+        wrong += _changed(store, store.path, progress)
     dataset = DATASETS.get(store.manifest["dataset"])
     if dataset is not None and dataset.counts:
         differences = dataset.differences(store.table)
@@ -40,13 +34,27 @@ def check(path: Path | str) -> Report:
     return Report(store, wrong, [*notes, *_lonely(store), *_twins(store), *_left_out(store)])
 
 
+def _changed(store: Store, folder: Path, progress: Callable[[int, int], None]) -> list[str]:
+    mb, start = 10**6, (folder / "images.npy").stat().st_size - store.images.nbytes
+    of = store.images.nbytes // mb
+    pixels = checksum(folder / "images.npy", start, lambda n: progress(n // mb, of))
+    found = {"images.npy": pixels, "table.csv": checksum(folder / "table.csv")}
+    packed = {"images.npy": "pixels_sha256", "table.csv": "table_sha256"}
+    return [
+        f"{name} is not what was packed: its checksum differs"
+        for name, key in packed.items()
+        if found[name] != store.manifest[key]
+    ]
+
+
 def _lonely(store: Store) -> list[str]:
     """Classes that tell the domain; packing refuses them, unless bad images were all the others."""
     homes: dict[str, set[str]] = {}
     for domain, label, _ in store.table.counts():
-        homes.setdefault(label, set()).add(domain)
+        if label:
+            homes.setdefault(label, set()).add(domain)
     several = len(set().union(*homes.values())) > 1
-    lonely = sorted(label for label, found in homes.items() if label and len(found) == 1)
+    lonely = sorted(label for label, found in homes.items() if len(found) == 1)
     return [f"class {name} is in domain {min(homes[name])} alone" for name in lonely if several]
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 RESIZE = ("stretch", "crop", "pad")
@@ -45,6 +46,8 @@ def _pack(args: argparse.Namespace) -> None:
     from onestyle.data.packing import check_store, pack
     from onestyle.data.sources import WildsSource, find_source
     from onestyle.data.store import open_store
+    from onestyle.progress import progress
+    from onestyle.signals import tidily
 
     columns = _columns(args.column)
     check_store(args.out, 256 if args.size is None else args.size, args.resize, args.force)
@@ -55,10 +58,9 @@ def _pack(args: argparse.Namespace) -> None:
     if name:
         size = args.size or DATASETS[name].size
         options |= {"dataset": name, "adapt": DATASETS[name].adapter(Path(args.source))}
-    with _progress("packing") as progress:
-        manifest = pack(
-            source, args.out, size=size, resize=args.resize, progress=progress, **options
-        )
+    with tidily(), progress("packing", len(source.items)) as shown:
+        options |= {"progress": _teller(shown)}
+        manifest = pack(source, args.out, size=size, resize=args.resize, **options)
     seconds, n = time.monotonic() - started, manifest["n"]
     print(f"{args.out}: {n:,} images of {size} px in {seconds:.0f} s ({n / seconds:,.0f} a second)")
     _print_what_was_not_packed(manifest, args.out)
@@ -84,43 +86,14 @@ def _columns(words: list[str]) -> dict[str, str]:
     return columns
 
 
-def _progress(what: str):
-    """A bar on stderr, where that is a terminal."""
-    from contextlib import contextmanager
+def _teller(shown, what: str = "") -> Callable[[int, int], None]:
+    """How far it is, and how fast."""
 
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    def tell(done: int, of: int) -> None:
+        shown.total = of
+        shown.show(done, f"{done / max(1e-3, time.monotonic() - shown.began):,.0f}{what}/s")
 
-    @contextmanager
-    def bar():
-        speed = TextColumn("{task.fields[speed]}")
-        columns = (
-            TextColumn(what),
-            BarColumn(),
-            MofNCompleteColumn(),
-            speed,
-            TimeRemainingColumn(),
-        )
-        console = Console(stderr=True)
-        hidden = not console.is_terminal
-        with Progress(*columns, console=console, transient=True, disable=hidden) as shown:
-            task = shown.add_task(what, total=None, speed="")
-
-            def progress(done: int, total: int) -> None:
-                rate = shown.tasks[task].speed
-                shown.update(
-                    task, completed=done, total=total, speed=f"{rate:,.0f}/s" if rate else ""
-                )
-
-            yield progress
-
-    return bar()
+    return tell
 
 
 def _store_argument(add) -> None:
@@ -129,8 +102,10 @@ def _store_argument(add) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     from onestyle.data.check import check
+    from onestyle.progress import progress
 
-    store, wrong, notes = check(args.store)
+    with progress("reading", 0) as shown:
+        store, wrong, notes = check(args.store, _teller(shown, " MB"))
     print_counts(store)
     for line in notes:
         print(line)

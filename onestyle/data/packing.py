@@ -67,8 +67,8 @@ def pack(
     problems = [*source.problems, *lonely]
     if problems and not skip_bad:
         raise BadImages(problems)
-    _check_space(out, len(chosen) * 3 * size * size)
     with _in_the_making(out, force) as part:
+        _check_space(part, out, len(chosen) * 3 * size * size)
         made, bad, pixels_sha256 = _write_images(source, chosen, part, size, resize, progress)
         problems += bad
         if problems and not skip_bad:
@@ -95,11 +95,10 @@ def check_store(out: Path, size: int, resize: str, force: bool) -> None:
         raise ValueError(f"{out} is not a store; it is not overwritten")
 
 
-def _check_space(out: Path, need: int) -> None:
-    there = next(folder for folder in out.absolute().parents if folder.exists())
-    free = shutil.disk_usage(there).free
+def _check_space(part: Path, out: Path, need: int) -> None:
+    free = shutil.disk_usage(part).free
     if need > free:
-        raise ValueError(f"{out} needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free there")
+        raise ValueError(f"{out} needs {need / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free there")
 
 
 def summary(problems: list[Problem], shown: int = 8) -> str:
@@ -176,15 +175,14 @@ def _decode(read: Callable[[], bytes], size: int, resize: str) -> tuple[bytes, s
 
 
 def _without_lonely_classes(items: dict[int, Item]) -> tuple[dict[int, Item], list[Problem]]:
-    """A class that one of several domains alone has would tell the domain."""
+    """A class that one of several domains with classes alone has would tell the domain."""
     homes: dict[str, set[str]] = {}
     for item in items.values():
-        homes.setdefault(item.label, set()).add(item.domain)
+        if item.label:  # a domain without classes says nothing of theirs
+            homes.setdefault(item.label, set()).add(item.domain)
     if len(set().union(*homes.values())) < 2:
         return items, []
-    lonely = {
-        label: min(domains) for label, domains in homes.items() if len(domains) == 1 and label
-    }
+    lonely = {label: min(domains) for label, domains in homes.items() if len(domains) == 1}
     reasons = {label: f"class {label} is in domain {home} alone" for label, home in lonely.items()}
     problems = [Problem(i.path, reasons[i.label]) for i in items.values() if i.label in lonely]
     return {k: item for k, item in items.items() if item.label not in lonely}, problems
@@ -227,6 +225,7 @@ def _in_the_making(out: Path, force: bool) -> Iterator[Path]:
         except BlockingIOError:
             raise ValueError(f"{out} is being made by another process") from None
         try:
+            (part / "images.npy").unlink(missing_ok=True)  # its room is ours
             yield part
             (part / "lock").unlink()
             _replace(part, out, force)

@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -80,6 +81,8 @@ def open_store(name: Path | str) -> Store:
 
 
 def _digits(size: int) -> Store:
+    if not 16 <= size <= 512:  # all are drawn at once: 1.4 GB at 512 px
+        raise ValueError(f"digits are drawn from 16 to 512 px, got {size}")
     from onestyle.data import digits
 
     images, label, domain = digits.load(size)
@@ -189,11 +192,12 @@ def _images(path: Path, manifest: dict) -> NDArray[np.uint8]:
     return np.memmap(file, np.uint8, "c", start, shape)  # private: nobody can write into the file
 
 
-def checksum(path: Path, skip: int = 0) -> str:
-    """SHA-256 of a file from byte `skip` on."""
+def checksum(path: Path, skip: int = 0, tell: Callable[[int], object] = lambda n: None) -> str:
+    """SHA-256 of a file from byte `skip` on; `tell` hears how many have been read."""
     sha256 = hashlib.sha256()
     with path.open("rb") as file:
         file.seek(skip)
         while block := file.read(1 << 20):
             sha256.update(block)
+            tell(file.tell())
     return sha256.hexdigest()

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from onestyle.data.check import check
 from onestyle.data.packing import pack
 from onestyle.data.sources import find_source
 from onestyle.data.store import open_store
@@ -137,6 +139,29 @@ def test_interrupted_it_tidies_up(tmp_path):
     assert os.listdir(tmp_path) == ["files"]
 
 
+def test_asked_to_end_it_tidies_up(tmp_path):
+    """As a cluster asks: in the middle of 120 MB."""
+    fill(tmp_path / "files", [f"{k:03}.png" for k in range(600)])
+    command = [sys.executable, "-m", "onestyle", "data", "pack", "files", "store"]
+    packing = subprocess.Popen(command, cwd=tmp_path)
+    while not (tmp_path / ".store.part/images.npy").exists():
+        assert packing.poll() is None
+        time.sleep(0.01)
+    packing.terminate()
+    assert packing.wait() == 128 + signal.SIGTERM
+    assert os.listdir(tmp_path) == ["files"]
+
+
+def test_a_domain_without_classes_makes_no_class_lonely(tmp_path):
+    """One hospital has labels, the others do not: that is what few labels look like."""
+    fill(tmp_path / "files", [*FOUR, "c/1.png"])
+    rows = [f"{name},{name[0]},{'' if name[0] == 'b' else name.split('/')[1]}" for name in FOUR]
+    (tmp_path / "files/list.csv").write_text("\n".join(["path,domain,class", *rows, "c/1.png,c,"]))
+    store = packed(tmp_path / "files/list.csv", tmp_path / "store")
+    assert store.table.classes == ("cat", "dog") and store.table.domains == ("a", "b", "c")
+    assert not check(tmp_path / "store").notes
+
+
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path):
     """A limit on the size of files: the disk is full after 100,000 bytes, images take 154,000."""
     done = child(
@@ -160,9 +185,26 @@ def test_a_store_that_would_not_fit_is_not_begun(tmp_path):
     (tmp_path / "0.png").write_bytes(content(0))
     source = find_source(str(tmp_path))
     source.items *= n
-    with pytest.raises(ValueError, match=r"store needs [\d.]+ GB, [\d.]+ GB are free there"):
+    with pytest.raises(ValueError, match=r"store needs [\d,]+ MB, [\d,]+ MB are free there"):
         pack(source, tmp_path / "store", size=2048)
     assert os.listdir(tmp_path) == ["0.png"]
+
+
+def test_the_room_of_one_who_was_killed_is_there_again(tmp_path):
+    """A disk of 2 MB, of which 1.5 are half a store; the whole one takes 0.7."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk]).returncode:
+        pytest.skip("this user may not mount a small disk")
+    try:
+        (disk / ".store.part").mkdir()
+        (disk / ".store.part/images.npy").write_bytes(bytes(1_500_000))
+        assert len(packed(fill(tmp_path / "files"), disk / "store", size=170)) == 8
+        with pytest.raises(ValueError, match="another needs 2 MB, 1 MB are free there"):
+            packed(tmp_path / "files", disk / "another", size=256)
+        assert os.listdir(disk) == ["store"]
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_two_cannot_make_one_store(tmp_path):

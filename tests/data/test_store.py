@@ -45,6 +45,12 @@ def test_digits_are_a_store(tmp_path):
     assert open_store("digits:48").size == 48 and len({*store.table.path}) == 1797
 
 
+@pytest.mark.parametrize("size", [8, 513, 100_000])
+def test_digits_are_not_drawn_at_any_size(size):
+    with pytest.raises(ValueError, match=f"drawn from 16 to 512 px, got {size}"):
+        open_store(f"digits:{size}")
+
+
 def damage(path, old, new):
     content = path.read_bytes()
     assert old in content
