@@ -155,9 +155,10 @@ class _Loop:
             with torch.no_grad():
                 found = monitor(self.method)
             self.method.train()
-            self._keep({"step": done, **found})
-            self.row |= found
-            shown.say(f"step {done:,}: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()))
+            if found:
+                self._keep({"step": done, **found})
+                self.row |= found
+                shown.say(f"step {done:,}: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()))
         self.fabric.barrier()
 
     def _keep(self, row: dict[str, float]) -> None:

@@ -20,6 +20,7 @@ from onestyle.recipes import RECIPES, override, recipe_named
 from onestyle.run import Run, read_rows
 from onestyle.stages.pretrain import pretrain
 from onestyle.train import fit
+from tests.data.files import fill
 from tests.processes import start
 
 SMALL = {
@@ -106,6 +107,22 @@ def test_a_failed_write_keeps_the_last_good_checkpoint_and_the_log(tmp_path):
     assert os.listdir(good.parent) == ["last.ckpt"]
     assert {row["step"] for row in read_rows(run / "metrics.jsonl")} >= set(range(1, step + 1))
     assert start(main, words).wait() == 0
+
+
+def test_a_flat_folder_of_images_is_enough(tmp_path, capsys):
+    """No domains, no classes: it trains, and says what cannot be seen on the way."""
+    fill(tmp_path / "files", [f"{k}.png" for k in range(40)])
+    store, out = str(tmp_path / "store"), tmp_path / "run"
+    assert main(["data", "pack", str(tmp_path / "files"), store, "--size", "16"]) == 0
+    words = [word for word in command("digits/simclr", out) if word not in ("--targets", "photo")]
+    assert main([*words, "--data", store]) == 0
+    said = capsys.readouterr().err
+    for name, labels in (("val_knn", "classes"), ("val_purity", "domains")):
+        what = f"source validation images of two {labels} or more"
+        assert f"there will be no {name}: it needs {what}" in said
+    rows = read_rows(out / "metrics.jsonl")
+    assert len(rows) == 8 and not any("val_knn" in row or "val_purity" in row for row in rows)
+    assert (out / "backbone.safetensors").exists()
 
 
 def test_another_recipe_is_refused_by_its_difference(tmp_path, capsys):

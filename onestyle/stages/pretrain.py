@@ -36,6 +36,7 @@ from onestyle.train import fit, trial
 __all__ = ["Pretraining", "make_fabric", "make_method", "pretrain"]
 
 N_MONITOR = 2000  # source validation images that are looked at
+LOOKS = {"val_knn": "classes", "val_purity": "domains"}  # what is measured, and by which labels
 
 
 def pretrain(
@@ -104,6 +105,11 @@ class Pretraining:
             say(f"{run.path} is finished; --force starts it anew")
             return
         say(self.cost(run, state["step"] if state else 0))
+        compared = _compared(self.watched)
+        for name, labels in LOOKS.items():
+            if name not in compared:
+                what = f"source validation images of two {labels} or more, with their names"
+                say(f"there will be no {name}: it needs {what}")
         began = time.monotonic()
         options = {"fabric": self.fabric, "run": run, "monitor": self.look}
         row = fit(self.method, self.stream, self.recipe, **options)
@@ -137,20 +143,22 @@ class Pretraining:
 
     def look(self, method: Method) -> dict[str, float]:
         """k-NN accuracy and domain purity of source validation images, leaving each out."""
+        compared, k = _compared(self.watched), min(20, len(self.watched) - 1)
+        if not compared:
+            return {}
+        z = features(method.features, self.watched, self.recipe.view_size, self.fabric.device)
+        found = {}
+        for name, labels in compared.items():
+            known, knn = torch.from_numpy(labels), name == "val_knn"
+            found[name] = knn_accuracy(z, known, k) if knn else agreement(z, known, (k,))[k]
+        return found
+
+    @property
+    def watched(self) -> Pool:
         rows = self.split.val
         if len(rows) > N_MONITOR:
             rows = np.sort(np.random.default_rng(0).choice(rows, N_MONITOR, replace=False))
-        pool, k = Pool(self.store, rows), min(20, len(rows) - 1)
-        if k < 1:
-            return {}
-        z = features(method.features, pool, self.recipe.view_size, self.fabric.device)
-        found = {}
-        for name, labels in (("val_knn", pool.labels), ("val_purity", pool.domains)):
-            known = torch.from_numpy(labels)
-            if (known >= 0).all() and len(known.unique()) > 1:
-                knn = name == "val_knn"
-                found[name] = knn_accuracy(z, known, k) if knn else agreement(z, known, (k,))[k]
-        return found
+        return Pool(self.store, rows)
 
     def result(self, row: dict[str, float], seconds: float) -> dict[str, Any]:
         recipe, n_images = self.recipe, self.recipe.steps * self.recipe.batch_size
@@ -205,6 +213,12 @@ def make_fabric(
 _NAMES = inspect.signature(DistributedDataParallel.__init__).parameters
 _NAME = "forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers"
 _BUFFERS_STAY: dict[str, Any] = {_NAME: False}
+
+
+def _compared(pool: Pool) -> dict[str, np.ndarray]:
+    """What neighbours can be compared by: labels that every image has, of two kinds or more."""
+    both = {"val_knn": pool.labels, "val_purity": pool.domains}
+    return {name: x for name, x in both.items() if len(x) and 0 <= x.min() < x.max()}
 
 
 def _default_store(recipe: Recipe) -> str:
