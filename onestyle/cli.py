@@ -15,6 +15,7 @@ COMMANDS = {
     "preview": ("show what FA and BSS make of your images", "onestyle.commands.preview"),
     "pretrain": ("train a backbone without labels", "onestyle.commands.pretrain"),
     "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
+    "analyze": ("show what runs know of domains and classes", "onestyle.commands.analyze"),
 }
 
 

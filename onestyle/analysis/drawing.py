@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 WIDTH, HEIGHT = 900, 400  # of a page, of a chart
-TEXT, TICKS = 24, 22
+TEXT, TICKS, ROW = 24, 22, 36
 CHANCE, GRID = "#98a1a9", "#e4e7ea"
 BLUE = "#1f77b4"
 FIXED = {"plain": "#59636d", "none": "#59636d", "fa": BLUE, "bss": ACCENT}
@@ -63,7 +63,7 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 def page_of(title: str, explanation: str, width: int = WIDTH) -> Page:
     page = Page(width)
     page.heading(title, explanation)
-    page.y -= 22
+    page.y += 14
     return page
 
 
@@ -74,11 +74,11 @@ def key(page: Page, items: Sequence[tuple[str, str, str]]) -> None:
         words = short(words, 48)
         width = 52 + 0.62 * TEXT * len(words)
         if x > MARGIN and x + width > page.width - MARGIN:
-            x, page.y = MARGIN, page.y + 1.5 * TEXT
+            x, page.y = MARGIN, page.y + ROW
         page.mark(x + 15, page.y - 0.36 * TEXT, marker, colour)
         page.text(x + 40, page.y, words, TEXT, INK)
         x += width + 12
-    page.y += 26
+    page.y += ROW
 
 
 def short(words: str, most: int) -> str:
@@ -89,10 +89,10 @@ def short(words: str, most: int) -> str:
 
 def chart(page: Page, title: str, below: str, height: int = HEIGHT) -> Axes:
     """Axes across the page, with what they show above them and what they run over below."""
-    page.text(MARGIN, page.y + 40, title, TEXT, weight="bold")
+    page.text(MARGIN, page.y + 30, title, TEXT, weight="bold")
     left = MARGIN + 56
-    axes = page.chart(left, page.y + 62, page.width - MARGIN - left, height)
-    page.y += height + 62
+    axes = page.chart(left, page.y + 52, page.width - MARGIN - left, height)
+    page.y += height + 52
     page.text(page.width - MARGIN, page.y + 62, below, TEXT, GREY, ha="right")
     page.y += 62 + MARGIN
     axes.tick_params(labelsize=TICKS, labelcolor=GREY, length=0, pad=8)

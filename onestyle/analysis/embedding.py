@@ -51,6 +51,11 @@ class Embedding:
         near = {name: measured._asdict() for name, measured in found.items() if measured}
         return {"n": self.n, "mapped": len(self.rows), **how, **near}
 
+    def __str__(self) -> str:
+        found = {"domain purity": self.domain_purity, "class k-NN": self.class_knn}
+        words = "".join(f", {what} {measured}" for what, measured in found.items() if measured)
+        return f"{len(self.rows):,} of {self.n:,} images{words}"
+
 
 def compute(
     features: Tensor,

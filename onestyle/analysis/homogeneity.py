@@ -50,6 +50,12 @@ class Homogeneity:
         ]
         return {"n": self.n, "prototypes": self.n_prototypes, "steps": steps}
 
+    def __str__(self) -> str:
+        last = self.moments[-1]
+        found = [f"{kind} homogeneity {purity}" for kind, purity in last.purity.items()]
+        used = f"{last.n_used} of {self.n_prototypes} prototypes have images"
+        return f"at step {last.step:,} {', '.join(found)}; {used} among {self.n:,}"
+
 
 def compute(
     snapshots: Iterable[tuple[int, Tensor]],

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Measured", "chance_agreement", "known", "shuffled"]
+__all__ = ["Measured", "chance_agreement", "known", "most_agreement", "shuffled"]
 
 
 class Measured(NamedTuple):
@@ -15,6 +15,9 @@ class Measured(NamedTuple):
 
     value: float
     chance: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} (chance {self.chance:.2f})"
 
 
 def known(n: int, label: Tensor | None, domain: Tensor | None) -> dict[str, Tensor]:
@@ -38,6 +41,13 @@ def chance_agreement(labels: Tensor) -> float:
     """How often two different images have one label: sum_d n_d (n_d - 1) / (n (n - 1))."""
     n, counts = len(labels), labels.unique(return_counts=True)[1].double()
     return float((counts * (counts - 1)).sum() / (n * (n - 1)))
+
+
+def most_agreement(labels: Tensor, k: int) -> float:
+    """How many of k other images can have one's label, averaged: a share of 1 while k is less than
+    there are images of any label, less beyond."""
+    own = labels.unique(return_inverse=True, return_counts=True)
+    return float((own[2][own[1]] - 1).clamp(max=k).double().mean()) / k
 
 
 def shuffled(labels: Tensor, times: int = 10, seed: int = 0) -> list[Tensor]:

@@ -33,8 +33,8 @@ def neighbours(features: Tensor, k: int) -> Tensor:
 
 
 def agreement(features: Tensor, labels: Tensor, ks: Iterable[int]) -> dict[int, float]:
-    """For each k, at most n - 1, the share of a point's k nearest neighbours that have its label,
-    averaged. With domains for labels this is domain purity."""
+    """For each k < n, the share of a point's k nearest neighbours that have its label, averaged.
+    With domains for labels this is domain purity."""
     return agreements(features, {"": labels}, ks)[""]
 
 
@@ -43,7 +43,9 @@ def agreements(
 ) -> dict[str, dict[int, float]]:
     """The agreement of several kinds of labels, for one search of neighbours."""
     n = len(features)
-    ks = sorted({min(k, n - 1) for k in ks})
+    ks = sorted({k for k in ks if 0 < k < n})
+    if not ks:
+        raise ValueError(f"{n} images have no k neighbours each: k is from 1 to {n - 1}")
     hits = {name: features.new_zeros(ks[-1], dtype=torch.int64) for name in kinds}  # by rank
     for rows, nearest in _nearest(features, ks[-1]):
         for name, labels in kinds.items():

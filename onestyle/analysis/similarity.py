@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onestyle.analysis.drawing import CHANCE, chart, key, looks_of, page_of
+from onestyle.analysis.drawing import CHANCE, Look, chart, key, looks_of, page_of
+from onestyle.analysis.labels import Measured
 from onestyle.analysis.neighbours import directions
 from onestyle.page import GREY
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["Similarity", "compute", "draw"]
 
 BINS, FINE = 100, 20_000  # of the histogram on [-1, 1]; for quantiles, which are right to 1e-4
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+SPACE = 30  # between panels, whose keys come first
 BLOCK = 2**24  # cosines at a time: 64 MB, and a float32 counts as far
 
 
@@ -42,15 +45,28 @@ class Similarity:
     def isotropic_std(self) -> float:
         return self.dim**-0.5
 
+    def isotropic_quantile(self, q: float) -> float:
+        """(1 + cosine) / 2 of random directions is of the Beta distribution (D - 1) / 2, twice."""
+        from scipy.stats import beta
+
+        half = (self.dim - 1) / 2
+        return 2 * float(beta.ppf(q, half, half)) - 1
+
     def numbers(self) -> dict[str, Any]:
         return {
             "pairs": self.pairs,
             "dim": self.dim,
             "mean": {"value": self.mean, "chance": 0.0},
             "std": {"value": self.std, "chance": self.isotropic_std},
-            "quantiles": {f"{q:g}": value for q, value in self.quantiles.items()},
+            "quantiles": {
+                f"{q:g}": {"value": value, "chance": self.isotropic_quantile(q)}
+                for q, value in self.quantiles.items()
+            },
             "histogram": {"from": -1.0, "to": 1.0, "shares": list(self.shares)},
         }
+
+    def __str__(self) -> str:
+        return f"mean {Measured(self.mean, 0)}, std {Measured(self.std, self.isotropic_std)}"
 
 
 def compute(batches: Iterable[Tensor]) -> Similarity:
@@ -98,24 +114,31 @@ def _quantiles(shares: np.ndarray) -> dict[float, float]:
     return found
 
 
-def draw(results: dict[str, Similarity]) -> Figure:
-    """One histogram over the other."""
+def draw(results: Mapping[str, Mapping[str, Similarity]]) -> Figure:
+    """A panel for each kind of embedding that the runs have, one histogram over the other."""
     page = page_of(
         "Anchors and negatives",
-        "How alike are the embeddings of different images of a batch? Shares of all pairs over "
-        "their cosine. Grey: directions drawn at random, mean and std.",
+        "How alike are the embeddings of different images of a batch, under the views of their own "
+        "training? Shares of all pairs over their cosine. Grey: directions drawn at random.",
     )
     looks = looks_of(results)
-    means = {name: f"{name}, mean {result.mean:.2f}" for name, result in results.items()}
-    key(page, [("-", look.colour, means[name]) for name, look in looks.items()])
-    axes = chart(page, "share of the pairs, in %", "cosine")
-    for std in sorted({result.isotropic_std for result in results.values()}):
+    for i, kind in enumerate(next(iter(results.values()))):
+        page.y += SPACE * min(i, 1)
+        shown = {name: kinds[kind] for name, kinds in results.items()}
+        means = {name: f"{name}, mean {result.mean:.2f}" for name, result in shown.items()}
+        key(page, [("-", look.colour, means[name]) for name, look in looks.items()])
+        axes = chart(page, f"{kind}: share of the pairs, in %", "cosine")
+        _histograms(axes, shown, looks)
+    return page.figure()
+
+
+def _histograms(axes: Axes, shown: dict[str, Similarity], looks: dict[str, Look]) -> None:
+    for std in sorted({result.isotropic_std for result in shown.values()}):
         axes.axvspan(-std, std, color=CHANCE, alpha=0.25, lw=0)
     axes.axvline(0, color=GREY, lw=2, ls="--")
     edges = np.linspace(-1, 1, BINS + 1)
-    for name, result in results.items():
+    for name, result in shown.items():
         shares, colour = 100 * np.array(result.shares), looks[name].colour
         axes.stairs(shares, edges, fill=True, color=colour, alpha=0.15)
         axes.stairs(shares, edges, color=colour, lw=3)
     axes.set(xlim=(-1, 1), ylim=(0, None), xticks=(-1, -0.5, 0, 0.5, 1))
-    return page.figure()
