@@ -12,14 +12,7 @@ from onestyle.data.protocol import make_split
 from onestyle.data.store import open_store
 from onestyle.stages.frozen import open_frozen
 from tests.data.files import fill, packed
-
-SETTINGS = {"views": "2x16", "batch_size": 16, "steps": 2, "precision": "32-true"}
-
-
-def pretrained(path, *words):
-    settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    assert main(["pretrain", "digits/simclr", "--out", str(path), *settings, *words]) == 0
-    return path
+from tests.stages.runs import pretrained
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +74,7 @@ def test_images_in_no_part_stay_unseen(tmp_path, capsys):
     files, store = fill(tmp_path / "files", names), str(tmp_path / "store")
     levels = ["--levels", "split/domain/class", "--size", "16"]
     assert main(["data", "pack", str(files), store, *levels]) == 0
-    run = pretrained(tmp_path / "run", "--targets", "b", "--data", store, "--set", "batch_size=4")
+    run = pretrained(tmp_path / "run", "--targets", "b", "--data", store, batch_size=4)
     assert main(["embed", str(run), "--out", str(tmp_path / "f.npy")]) == 0
     assert {(row["domain"], row["split"], row["part"]) for row in read(tmp_path / "f.npy")[1]} == {
         ("a", "train", "train"), ("a", "id_val", "val"), ("b", "test", "target"),
