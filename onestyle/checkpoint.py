@@ -17,6 +17,7 @@ __all__ = [
     "read_about",
     "read_weights",
     "save",
+    "save_tensors",
     "save_weights",
     "write_whole",
 ]
@@ -54,10 +55,17 @@ def load(path: Path) -> dict:
 
 def save_weights(path: Path, module: nn.Module, about: Mapping[str, str]) -> None:
     """The module's tensors under their own names, as safetensors."""
+    save_tensors(path, module.state_dict(), about)
+
+
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None
+) -> None:
+    """Tensors, and words `about` them, as safetensors."""
     from safetensors.torch import save as to_bytes
 
-    tensors = {name: x.detach().cpu().contiguous() for name, x in module.state_dict().items()}
-    content = to_bytes(tensors, dict(about))
+    tensors = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
+    content = to_bytes(tensors, dict(about or {}))
     write_whole(path, lambda file: file.write(content))
 
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "data": ("pack, check, show and split images", "onestyle.data.commands"),
     "preview": ("show what FA and BSS make of your images", "onestyle.commands.preview"),
     "pretrain": ("train a backbone without labels", "onestyle.commands.pretrain"),
+    "probe": ("how well few labels do on frozen features", "onestyle.commands.probe"),
     "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
     "analyze": ("show what runs know of domains and classes", "onestyle.commands.analyze"),
     "export": ("a run's backbone for timm, torchvision, ONNX, a hub", "onestyle.commands.export"),

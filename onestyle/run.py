@@ -33,7 +33,15 @@ from onestyle.checkpoint import load, save, write_whole
 from onestyle.data.store import Store
 from onestyle.recipes import Recipe, recipe_of
 
-__all__ = ["Run", "config_hash", "open_run", "read_rows", "read_run", "write_result"]
+__all__ = [
+    "Run",
+    "config_hash",
+    "open_run",
+    "read_result",
+    "read_rows",
+    "read_run",
+    "write_result",
+]
 
 FORMAT = 1
 
@@ -112,7 +120,7 @@ class Run:
         return state
 
     def read_result(self) -> dict[str, Any]:
-        return json.loads(self.result.read_text(encoding="utf-8"))
+        return read_result(self.result)
 
     def finish(self, result: dict[str, Any]) -> None:
         write_result(self.result, result, self.config)
@@ -125,6 +133,18 @@ def write_result(path: Path, result: dict[str, Any], config: dict[str, Any]) -> 
     write_whole(path, lambda file: file.write(text.encode()))
 
 
+def read_result(path: Path) -> dict[str, Any]:
+    """A result.json of this version."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        made, _ = result["format"], result["config_hash"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if made != FORMAT:
+        raise ValueError(f"{path} is of format {made}; this version reads {FORMAT}")
+    return result
+
+
 def read_run(path: Path | str) -> Run:
     """A finished run, whose result.json is there and of this version."""
     path = Path(path)
@@ -135,13 +155,9 @@ def read_run(path: Path | str) -> Run:
         raise ValueError(f"{path} is not finished; the command that began it goes on with it")
     try:
         run = Run(path, yaml.safe_load(recipe.read_text(encoding="utf-8")))
-        there = run.read_result()
-        known = there["format"], there["config_hash"]
-    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
-    if known[0] != FORMAT:
-        raise ValueError(f"{path} is of format {known[0]}; this version reads {FORMAT}")
-    if known[1] != config_hash(run.config):
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{recipe} cannot be read: {' '.join(str(error).split())}") from error
+    if run.read_result()["config_hash"] != config_hash(run.config):
         raise ValueError(f"{recipe} is not the one that {result.name} is of: it was changed")
     return run
 

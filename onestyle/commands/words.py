@@ -27,6 +27,20 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def share(text: str) -> int:
+    """.05 -> 5, the percent."""
+    try:
+        percent = 100 * float(text)
+    except ValueError:
+        percent = 0.0
+    if not (1 <= percent <= 100 and abs(percent - round(percent)) < 1e-6):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole percentage from .01 to 1; fewer labels than .01 "
+            "would leave classes without an image"
+        )
+    return round(percent)
+
+
 def ratios(text: str) -> tuple[float, float]:
     try:
         values = [float(part) for part in text.split(",")]

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
@@ -19,7 +19,9 @@ from onestyle.methods import Method, method_named
 from onestyle.optim import Training
 from onestyle.views import ViewPlan
 
-__all__ = ["Recipe", "override", "plain", "recipe_of"]
+__all__ = ["Recipe", "changed", "override", "plain", "recipe_of"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,19 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
     for name, value in tree["backbone_options"].items():
         tree["backbone_options"][name] = yaml.safe_load(value) if isinstance(value, str) else value
     return recipe_of(tree)
+
+
+def changed(settings_of: T, settings: Iterable[str]) -> T:
+    """A flat dataclass with "field=value" settings, each made what its field is, or refused."""
+    values = asdict(settings_of)  # pyright: ignore
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes FIELD=VALUE, got {setting!r}")
+        if name.strip() not in values:
+            raise ValueError(_unknown(name.strip(), list(values)))
+        values[name.strip()] = value.strip()
+    return _typed(type(settings_of), values)
 
 
 def recipe_of(tree: dict[str, Any]) -> Recipe:

@@ -45,15 +45,18 @@ class Frozen:
         return features(self.network.to(device), pool, self.size, device, **normal, **options)
 
 
-def open_frozen(what: str, *, backbone: str | None = None, size: int | None = None) -> Frozen:
+def open_frozen(
+    what: str, *, backbone: str | None = None, size: int | None = None, seed: int = 0
+) -> Frozen:
     """`what` is a run's folder, "timm:NAME" (its pretrained weights), "random:NAME" (the same
-    network, untrained) or a file of weights.
+    network, untrained, with the weights of `seed`) or a file of weights.
 
     A file that does not say which network it is of needs `backbone`, timm's name. `size` is the
     side of the images that are given to the network; a run has that of its largest views.
     """
     kind, colon, name = what.partition(":")
     if colon and kind in ("timm", "random"):
+        torch.manual_seed(seed)
         return _of_timm(name, kind, size)
     path = Path(what)
     return _of_run(read_run(path), size) if path.is_dir() else _of_file(path, backbone, size)

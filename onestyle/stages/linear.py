@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.nn.init import trunc_normal_
 from torch.optim import Adam
 
-__all__ = ["PROBING", "Heads", "Probing", "Problem", "probing_of", "train_probes"]
+__all__ = ["PROBING", "Heads", "Probing", "Problem", "follow_probes", "probing_of", "train_probes"]
 
 MOMENTUM = 0.1  # of the running statistics, torch's
 PERIOD = 100  # steps whose batches are drawn at once
@@ -68,6 +68,7 @@ class Probing:
 PROBING = {  # the paper's, and ours for the digits
     "pacs": Probing(steps=5000, batch_size=128),
     "domainnet": Probing(steps=1000, batch_size=64),
+    "domainnet-b": Probing(steps=1000, batch_size=64),
     "camelyon17": Probing(steps=15_000, batch_size=64),
     "digits": Probing(steps=2000, batch_size=64),
 }
@@ -122,6 +123,21 @@ def train_probes(
     are cut into blocks whose batches fit the cache, and each thread of torch's trains blocks of
     its own: they never wait for each other. On a GPU all problems are one block.
     """
+    at = (probing.steps,)
+    return follow_probes(features, labels, problems, n_classes, probing, at=at, show=show)[0]
+
+
+def follow_probes(
+    features: Tensor,
+    labels: Tensor,
+    problems: Sequence[Problem],
+    n_classes: int,
+    probing: Probing,
+    *,
+    at: Sequence[int],
+    show: Callable[[int], object] = lambda done: None,
+) -> list[Heads]:
+    """As `train_probes`; the heads as they are after each of the steps `at`."""
     _check(features, labels, problems, n_classes)
     on_cpu = features.device.type == "cpu"
     n_workers = min(torch.get_num_threads(), len(problems)) if on_cpu else 1
@@ -130,12 +146,16 @@ def train_probes(
     cuts = [len(problems) * k // n_blocks for k in range(n_blocks + 1)]
     tally = _Tally(show)
 
-    def train(start: int, stop: int) -> Heads:
+    def train(start: int, stop: int) -> list[Heads]:
         block = _Block(features, labels.long(), problems[start:stop], n_classes, probing)
-        return block.train(tally)
+        return block.train(tally, {*at})
 
     with _workers(n_workers, tally) as pool:
-        blocks = list(pool.map(train, cuts[:-1], cuts[1:]))
+        blocks = [*pool.map(train, cuts[:-1], cuts[1:])]
+    return [_join(each) for each in zip(*blocks, strict=True)]
+
+
+def _join(blocks: Sequence[Heads]) -> Heads:
     *parts, eps = zip(*blocks, strict=True)
     weight, bias, mean, var = map(torch.cat, parts)
     return Heads(weight, bias, mean, var, eps[0])
@@ -178,15 +198,21 @@ class _Block:
         self.average = features.new_full((1, 1, size), 1 / size).expand(k, 1, size)
         self.minus = features.new_full((1, 1, 1), -1).expand(k, 1, size)
 
-    def train(self, tally: _Tally) -> Heads:
-        steps = self.probing.steps
+    def train(self, tally: _Tally, at: set[int]) -> list[Heads]:
+        steps, found = self.probing.steps, []
         for period in range(-(-steps // PERIOD)):
             rows = self._draw(period)[: steps - period * PERIOD]
             for step, batch in enumerate(rows, period * PERIOD):
                 self._step(batch, step)
+                if step + 1 in at:
+                    found.append(self._heads())
             tally.add(len(rows) * len(self.problems))
+        return found
+
+    def _heads(self) -> Heads:
         eps = torch.tensor(self.probing.eps, dtype=torch.float64)
-        return Heads(self.weight, self.bias, self.mean[:, 0], self.var[:, 0], eps.to(self.x.device))
+        parts = self.weight, self.bias, self.mean[:, 0], self.var[:, 0], eps.to(self.x.device)
+        return Heads(*(part.clone() for part in parts))
 
     def _draw(self, period: int) -> Tensor:
         """Rows of the feature matrix, (PERIOD, k B)."""

@@ -33,7 +33,7 @@ from onestyle.stages.embed import features
 from onestyle.stream import Stream
 from onestyle.train import fit, trial
 
-__all__ = ["Pretraining", "make_fabric", "make_method", "pretrain"]
+__all__ = ["Pretraining", "describe_data", "make_fabric", "make_method", "pretrain"]
 
 N_MONITOR = 2000  # source validation images that are looked at
 LOOKS = {"val_knn": "classes", "val_purity": "domains"}  # what is measured, and by which labels
@@ -96,7 +96,7 @@ class Pretraining:
             world_size=fabric.world_size,
         )
         stream = Stream(loader, recipe.plan(), fabric.device, recipe.seed, method.needs)
-        config = {"recipe": plain(recipe), "data": _describe(opened, split)}
+        config = {"recipe": plain(recipe), "data": describe_data(opened, split)}
         return cls(recipe, opened, split, method, stream, fabric, config)
 
     def execute(self, run: Run, say: Callable[[str], object]) -> None:
@@ -239,7 +239,8 @@ def make_method(recipe: Recipe, store: Store, split: Split) -> Method:
     return recipe.make_method(backbone, n_domains=n_domains, n_classes=len(store.table.classes))
 
 
-def _describe(store: Store, split: Split) -> dict[str, Any]:
+def describe_data(store: Store, split: Split) -> dict[str, Any]:
+    """Which images these are, and who sees what."""
     known = {key: store.manifest[key] for key in ("pixels_sha256",) if key in store.manifest}
     about = {"store": store.name, "n": len(store), "size": store.size, **known}
     return about | {
