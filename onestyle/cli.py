@@ -18,6 +18,7 @@ COMMANDS = {
     "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
     "analyze": ("show what runs know of domains and classes", "onestyle.commands.analyze"),
     "export": ("a run's backbone for timm, torchvision, ONNX, a hub", "onestyle.commands.export"),
+    "report": ("one page about runs: accuracy, views, curves, maps", "onestyle.commands.report"),
 }
 
 
