@@ -58,19 +58,29 @@ class Dataset:
 
 class Camelyon17(Dataset):
     def adapter(self, root: Path) -> Callable[[Item], Item | None]:
-        """The hub's copy has numbers for hospitals and classes, and one `validation` for both."""
+        """The hub's copy has names of its own, or numbers, and one `validation` for both."""
         adapt = super().adapter(root)
 
         def with_names(item: Item) -> Item | None:
-            if item.domain.isdecimal():
-                item = item._replace(domain=f"hospital_{item.domain}")
-            if item.label in ("0", "1"):
-                item = item._replace(label=self.classes[int(item.label)])
+            hospital = _HUB_HOSPITALS.get(item.domain, item.domain)
+            if hospital.isdecimal():
+                item = item._replace(domain=f"hospital_{hospital}")
+            item = item._replace(label=_HUB_CLASSES.get(item.label, item.label))
             if item.split == "validation":
                 item = item._replace(split="val" if item.domain == "hospital_1" else "id_val")
             return adapt(item)
 
         return with_names
+
+
+_HUB_HOSPITALS = {
+    "train-center1": "0",
+    "validation-center": "1",
+    "test-center": "2",
+    "train-center2": "3",
+    "train-center3": "4",
+}
+_HUB_CLASSES = {"non-tumor": "normal", "0": "normal", "1": "tumor"}
 
 
 def dataset_named(name: str) -> Dataset:

@@ -192,15 +192,28 @@ def test_rows_that_are_not_of_camelyon17_are_named(capsys, tmp_path, row):
     assert "(1 x not a row of Camelyon17-WILDS): metadata.csv line 42" in said
 
 
-def test_camelyon17_as_the_hub_has_it(capsys, tmp_path):
-    """wltjr1007/Camelyon17-WILDS: numbers for all, id_val and val in one `validation`."""
+HUB = {
+    "label": ["non-tumor", "tumor"],
+    "center": [
+        "train-center1",
+        "validation-center",
+        "test-center",
+        "train-center2",
+        "train-center3",
+    ],
+}
+
+
+@pytest.mark.parametrize("names", [HUB, {}], ids=["with its names", "numbers alone"])
+def test_camelyon17_as_the_hub_has_it(capsys, tmp_path, names):
+    """wltjr1007/Camelyon17-WILDS: id_val and val in one `validation`, names of its own."""
     parts = {"train": "train", "id_val": "validation", "val": "validation", "test": "test"}
     for name in {*parts.values()}:
         rows = [k for k, (*_, part) in enumerate(KINDS) if parts[part] == name]
         columns = {"label": [k % 2 for k in rows], "center": [KINDS[k][0] for k in rows]}
         images = [{"bytes": content(k), "path": f"{k}.png"} for k in rows]
         path = tmp_path / f"hub/data/{name}-00000-of-00001.parquet"
-        write_parquet(path, columns | {"patient": rows}, images=images)
+        write_parquet(path, columns | {"patient": rows}, names, images)
     hub, _ = pack(capsys, tmp_path / "hub", tmp_path / "hub_store", "--as", "camelyon17")
     assert hub.table.classes == ("normal", "tumor")
     known = pack(capsys, wilds(tmp_path / "wilds"), tmp_path / "store")[0].table.counts()
