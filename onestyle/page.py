@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # matplotlib loads late: a mistyped path is told at once
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ACCENT", "GREY", "INK", "MARGIN", "Page", "check_out", "save"]
+__all__ = ["ACCENT", "GREY", "INK", "MARGIN", "Page", "check_out", "check_place", "save"]
 
 INK, GREY, ACCENT = "#1c1f24", "#667079", "#c2511b"
 HAIRLINE = (214, 218, 224)
@@ -119,6 +119,11 @@ def check_out(out: Path, *, force: bool = False, small: bool = False) -> None:
         raise ValueError(f"{out}: the name of a picture ends in one of {' '.join(SUFFIXES)}")
     if small and out.suffix.lower() != ".png":
         raise ValueError(f"{out}: only a .png can be small")
+    check_place(out, force=force)
+
+
+def check_place(out: Path, *, force: bool = False) -> None:
+    """The same for any file."""
     if not out.parent.is_dir():
         raise ValueError(f"{out}: there is no folder {out.parent}")
     if out.is_dir():

@@ -167,9 +167,10 @@ def _split_arguments(add) -> None:
 def _split(args: argparse.Namespace) -> None:
     from onestyle.data.protocol import FRACTIONS, make_split
     from onestyle.data.store import open_store
+    from onestyle.page import check_place
 
-    if args.out and args.out.exists() and not args.force:
-        raise ValueError(f"{args.out} exists; --force overwrites it")
+    if args.out:
+        check_place(args.out, force=args.force)
     store = open_store(args.store)
     split = make_split(store.table, sources=args.sources, targets=args.targets, draw=args.draw)
     parts = {"train": split.train, "val": split.val}
@@ -189,13 +190,13 @@ def _split(args: argparse.Namespace) -> None:
         print(f"in no part: {split.n_unused:,}")
     print(f"hash {split.hash}")
     if args.out:
+        from onestyle.checkpoint import write_whole
+
         names = {part: [store.table.path[row] for row in rows] for part, rows in parts.items()}
         about = {"store": store.name, "sources": split.sources, "targets": split.targets}
         about |= {"draw": args.draw, "hash": split.hash}
         text = json.dumps(about | names, indent=1, ensure_ascii=False) + "\n"
-        part = args.out.with_name(f".{args.out.name}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(args.out)
+        write_whole(args.out, lambda file: file.write(text.encode()))
 
 
 COMMANDS = {

@@ -150,6 +150,11 @@ def test_split_prints_the_counts_and_writes_the_names(capsys, store, tmp_path):
     assert refused(capsys, "split", store, *words) == f"{out} exists; --force overwrites it"
 
 
+def test_split_says_at_once_where_it_cannot_write(capsys, store, tmp_path):
+    said = refused(capsys, "split", store, "--out", tmp_path / "gone/a.json")
+    assert said.endswith(f"there is no folder {tmp_path / 'gone'}")
+
+
 def test_split_of_what_has_no_labels(capsys, tmp_path):
     packed(fill(tmp_path / "files", [f"{k}.png" for k in range(10)]), tmp_path / "store")
     code, said, _ = run(capsys, "split", tmp_path / "store")

@@ -179,6 +179,11 @@ def test_another_draw_changes_the_labels_alone():
     assert first.hash != other.hash
 
 
+def test_another_seed_divides_anew():
+    first, other = (make_split(table_of(SMALL), targets=["a"], seed=seed) for seed in (0, 1))
+    assert len(first.train) == len(other.train) and not np.array_equal(first.train, other.train)
+
+
 def test_the_order_of_the_store_does_not_matter():
     table = table_of(SMALL)
     order = np.random.default_rng(0).permutation(len(table.path))
