@@ -14,6 +14,7 @@ COMMANDS = {
     "data": ("pack, check, show and split images", "onestyle.data.commands"),
     "preview": ("show what FA and BSS make of your images", "onestyle.commands.preview"),
     "pretrain": ("train a backbone without labels", "onestyle.commands.pretrain"),
+    "table": ("plan, run and show the paper's tables", "onestyle.commands.table"),
     "probe": ("how well few labels do on frozen features", "onestyle.commands.probe"),
     "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
     "analyze": ("show what runs know of domains and classes", "onestyle.commands.analyze"),
@@ -25,7 +26,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; 0, or 2 and one line on stderr where the user can put something right.
 
-    1 where a training went wrong; 128 + a signal's number where it ended with its state saved.
+    1 where a training went wrong, or what the command's `run` returns; 128 + a signal's number
+    where it ended with its state saved.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(argv[0] if argv else "")
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"there is no command {argv[0]!r}; {hint}commands are {', '.join(COMMANDS)}")
     args = parser.parse_args(argv)
     try:
-        import_module(COMMANDS[args.command][1]).run(args)
+        return import_module(COMMANDS[args.command][1]).run(args) or 0
     except (ValueError, OSError) as error:
         return _fail(error)
     except ModuleNotFoundError as error:
@@ -51,7 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(interrupted, 128 + interrupted.number)
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 class _Parser(argparse.ArgumentParser):

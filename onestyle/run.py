@@ -34,8 +34,10 @@ from onestyle.data.store import Store
 from onestyle.recipes import Recipe, recipe_of
 
 __all__ = [
+    "InUse",
     "Run",
     "config_hash",
+    "lock",
     "open_run",
     "read_result",
     "read_rows",
@@ -177,7 +179,7 @@ def open_run(path: Path, config: dict[str, Any], *, force: bool = False) -> Iter
     if there - {"lock"} and "recipe.yaml" not in there:
         raise ValueError(f"{path} is not empty and not a run; choose another --out")
     path.mkdir(parents=True, exist_ok=True)
-    with _lock(path):
+    with lock(path):
         file = path / "recipe.yaml"
         if force:
             _clear(path)
@@ -189,8 +191,12 @@ def open_run(path: Path, config: dict[str, Any], *, force: bool = False) -> Iter
         yield Run(path, config)
 
 
+class InUse(ValueError):
+    """Another process is at it."""
+
+
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
     """flock, and the name of who holds it: that of a dead process is taken over and named."""
     me = f"{socket.gethostname()} process {os.getpid()}"
     with (path / "lock").open("a+", encoding="utf-8") as file:
@@ -198,11 +204,11 @@ def _lock(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise ValueError(f"{path} is in use by {file.read().strip()}") from None
+            raise InUse(f"{path} is in use by {file.read().strip()}") from None
         file.seek(0)
         other = file.read().strip()
         if other and other.split()[0] != socket.gethostname():
-            raise ValueError(
+            raise InUse(
                 f"{path} is locked by {other}, another machine; if that process is gone, "
                 f"delete {path / 'lock'}"
             )

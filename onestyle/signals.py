@@ -14,12 +14,10 @@ __all__ = ["Interrupted", "tidily", "wishes"]
 class Interrupted(Exception):
     """A signal asked a run to end; it has saved its state."""
 
-    def __init__(self, number: int, step: int):
-        self.number, self.step = number, step
+    def __init__(self, number: int, after: str):
+        self.number = number
         name = signal.Signals(number).name
-        super().__init__(
-            f"{name} after step {step:,}: the state is saved, the same command goes on"
-        )
+        super().__init__(f"{name} after {after}: the state is saved, the same command goes on")
 
 
 @contextmanager

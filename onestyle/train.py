@@ -68,7 +68,7 @@ def fit(
             if stop or done == training.steps or loop.minutes() >= training.save_minutes:
                 loop.save(done)
             if stop and done < training.steps:
-                raise Interrupted(stop, done)
+                raise Interrupted(stop, f"step {done:,}")
     return loop.row
 
 

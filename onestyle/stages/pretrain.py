@@ -127,19 +127,28 @@ class Pretraining:
         """What is to come: steps, images, time by a trial on a copy, disk."""
         recipe, left = self.recipe, self.recipe.steps - start
         seconds = trial(copy.deepcopy(self.method), self.stream, recipe, self.fabric)
-        weights = sum(x.nbytes for x in self.method.state_dict().values())
-        trained = sum(p.nbytes for p in self.method.parameters() if p.requires_grad)
-        moments = 2 if recipe.optimizer == "adamw" else 1
-        kept = -(-recipe.steps // recipe.snapshot_every) if recipe.snapshot_every else 0
-        disk = 2 * (weights + moments * trained) + kept * weights  # two: while one is replaced
         images = left * recipe.batch_size * recipe.accumulate
         begin = f"from step {start:,} on, " if start else ""
         return (
             f"{run.path}: {begin}{left:,} steps, {images:,} images "
             f"({images / len(self.stream.loader.pool):,.0f} times each) in "
             f"{self.stream.n_views} views, about {clock(left * seconds)} "
-            f"on {self.fabric.world_size} x {self.fabric.device.type}, {disk / 1e6:,.0f} MB of disk"
+            f"on {self.devices}, {self.disk / 1e6:,.0f} MB of disk"
         )
+
+    @property
+    def devices(self) -> str:
+        return f"{self.fabric.world_size} x {self.fabric.device.type}"
+
+    @property
+    def disk(self) -> int:
+        """Bytes of checkpoints and snapshots, at most."""
+        recipe = self.recipe
+        weights = sum(x.nbytes for x in self.method.state_dict().values())
+        trained = sum(p.nbytes for p in self.method.parameters() if p.requires_grad)
+        moments = 2 if recipe.optimizer == "adamw" else 1
+        kept = -(-recipe.steps // recipe.snapshot_every) if recipe.snapshot_every else 0
+        return 2 * (weights + moments * trained) + kept * weights  # two: while one is replaced
 
     def look(self, method: Method) -> dict[str, float]:
         """k-NN accuracy and domain purity of source validation images, leaving each out."""
@@ -171,7 +180,7 @@ class Pretraining:
             "views_seen": n_images * recipe.accumulate * self.stream.n_views,
             "parameters": sum(p.numel() for p in self.method.backbone.parameters()),
             "seconds": round(seconds, 1),
-            "devices": f"{self.fabric.world_size} x {self.fabric.device.type}",
+            "devices": self.devices,
             "last": row,
             "target_openings": 0,
         }

@@ -1,0 +1,197 @@
+"""Which pretrainings a table needs, and what is to be measured on each."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from onestyle.data.protocol import FRACTIONS
+from onestyle.recipes import Recipe, override, plain
+from onestyle.tables.layout import STYLES, Layout, Line, recipes_in
+
+__all__ = ["Ask", "Job", "fingerprint", "lines_of", "pixels", "plan", "targets_of"]
+
+# What changes no weight: runs that differ in it alone are the same.
+_ASIDE = ("log_every", "monitor_every", "snapshot_every", "save_minutes")
+_OPTIONS = {"seed": "--seeds", "style": "--styles", "data": "--recipes", "method": "--methods"}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What of a table is asked for; what is empty means all."""
+
+    methods: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    fractions: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = (0,)  # of pretraining
+    n_probes: int | None = None  # seeds of the labels and the probe, 0..n - 1
+    settings: tuple[str, ...] = ()  # FIELD=VALUE, for every recipe
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pretraining, and what is measured on it: the work behind some cells of a table."""
+
+    line: Line
+    recipe: Recipe  # of "erm" that of simclr, whose network it takes untrained
+    recipes: str
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    probed: tuple[int, ...]  # fractions
+    finetuned: tuple[int, ...]
+    seeds: tuple[int, ...]  # of labels and probe
+    batch_size: int | None = None  # where the table varies it
+
+    @property
+    def pretrained(self) -> bool:
+        return self.line.method != "erm"
+
+    @cached_property
+    def key(self) -> str:
+        """The same for all that ends in the same weights."""
+        tree = plain(self.recipe)
+        if not self.pretrained:
+            tree = {"method": "erm", "backbone": self.recipe.backbone}
+        return fingerprint(tree, self.sources, self.targets)
+
+    @property
+    def folder(self) -> str:
+        """The name of a new run: what it is, and eight digits of what it is exactly."""
+        parts = (self.recipes, self.line.method, self.line.style, "+".join(self.targets))
+        if not self.pretrained:
+            return "-".join((*parts[:2], parts[3], self.key[:8]))
+        return "-".join((*parts, f"s{self.recipe.seed}", self.key[:8]))
+
+    def __str__(self) -> str:
+        seed = f", seed {self.recipe.seed}" if self.pretrained else ""
+        size = f", N = {self.batch_size}" if self.batch_size else ""
+        scope = f", colour per {self.line.scope}" if self.line.scope else ""
+        style = f" {self.line.style}" if self.pretrained else ""
+        return f"{self.line.method}{style} -> {' '.join(self.targets)}{size}{scope}{seed}"
+
+
+def fingerprint(recipe: dict[str, Any], sources: Iterable[str], targets: Iterable[str]) -> str:
+    """Of all that decides the weights, apart from the store.
+
+    A field that a saved recipe does not name, as it is newer than that, has its default.
+    """
+    known = {**_DEFAULTS, **recipe}
+    known = {name: value for name, value in known.items() if name not in _ASIDE}
+    text = json.dumps([known, sorted(sources), sorted(targets)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def pixels(recipe: Recipe) -> int:
+    """Of all views that a pretraining sees."""
+    views = sum(group.n * group.size**2 for group in recipe.plan().groups)
+    return recipe.steps * recipe.accumulate * recipe.batch_size * views
+
+
+_DEFAULTS = plain(Recipe(data="", method="simclr", steps=1))
+
+
+def plan(layout: Layout, ask: Ask) -> list[Job]:
+    """Row by row, target by target, seed by seed."""
+    ask = _checked(layout, ask)
+    combinations = [
+        (sources, targets)
+        for sources, targets in layout.dataset.combinations
+        if not ask.targets or {*targets} & {*ask.targets}
+    ]
+    jobs = []
+    for line in lines_of(layout, ask):
+        for batch_size in layout.batch_sizes:
+            recipe = _recipe(layout, line, batch_size, ask.settings)
+            seeds = ask.seeds if line.method != "erm" else (0,)
+            jobs += [
+                _job(layout, ask, line, replace(recipe, seed=seed), pair, batch_size)
+                for pair in combinations
+                for seed in seeds
+            ]
+    return jobs
+
+
+def _job(layout: Layout, ask: Ask, line: Line, recipe: Recipe, pair, batch_size) -> Job:
+    whole = FRACTIONS if line.method == "erm" else layout.finetuned
+    wanted = ask.fractions or layout.fractions
+    finetuned = tuple(p for p in wanted if p in whole)
+    # All fractions are probed together at hardly more than the price of one.
+    probed = tuple(sorted({*FRACTIONS, *wanted})) if {*wanted} - {*finetuned} else ()
+    seeds = tuple(range(ask.n_probes or layout.n_probes))
+    sources, targets = pair
+    options = {"seeds": seeds, "batch_size": batch_size}
+    return Job(line, recipe, layout.recipes, sources, targets, probed, finetuned, **options)
+
+
+def lines_of(layout: Layout, ask: Ask) -> list[Line]:
+    """The rows that are ours; a method whose recipe has no style is asked for others by name."""
+    lines = layout.lines or tuple(_all_lines(recipes_in(layout.recipes), ask.styles))
+    return [
+        line
+        for line in lines
+        if (not ask.methods or line.method in ask.methods)
+        and (not ask.styles or line.style in ask.styles)
+    ]
+
+
+def _all_lines(recipes: dict[str, Recipe], styles: Sequence[str]) -> Iterable[Line]:
+    yield Line("erm", "none")
+    for method, recipe in recipes.items():
+        for style in styles or (STYLES if recipe.style == "bss" else (recipe.style,)):
+            yield Line(method, style)
+
+
+def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequence[str]) -> Recipe:
+    recipes = recipes_in(layout.recipes)
+    recipe = override(recipes["simclr" if line.method == "erm" else line.method], settings)
+    scope = line.scope if line.scope != ("batch" if line.style == "bss" else "image") else None
+    recipe = replace(recipe, style=line.style, colour_scope=scope or recipe.colour_scope)
+    if batch_size is None:
+        return recipe
+    lr = recipe.lr * batch_size / recipe.batch_size  # the linear rule; the same number of steps
+    return replace(recipe, batch_size=batch_size, lr=lr)
+
+
+def _checked(layout: Layout, ask: Ask) -> Ask:
+    """The ask, once every name in it is known to be one of this table's."""
+    methods = {line.method: None for line in lines_of(layout, Ask())}
+    if layout.paper:
+        methods |= {row.method: None for row in layout.paper.rows}
+    _known("method", ask.methods, methods)
+    _known("style", ask.styles, STYLES)
+    _known("target", ask.targets, targets_of(layout))
+    _known("fraction", ask.fractions, FRACTIONS)
+    for setting in ask.settings:
+        name = setting.partition("=")[0].strip()
+        if name in _OPTIONS:
+            raise ValueError(f"--set {setting}: that is what {_OPTIONS[name]} is for")
+        if name == "batch_size" and layout.over == "batch sizes":
+            raise ValueError(f"--set {setting}: the table varies it")
+    return ask
+
+
+def targets_of(layout: Layout) -> tuple[str, ...]:
+    """The targets that a table shows, in the paper's order."""
+    there = tuple(name for _, targets in layout.dataset.combinations for name in targets)
+    printed = layout.paper.columns if layout.paper else ()
+    return layout.targets or tuple(sorted(there, key=lambda name: _place(name, printed)))
+
+
+def _place(name: str, names: Sequence[str]) -> int:
+    return names.index(name) if name in names else len(names)
+
+
+def _known(what: str, names: Iterable, legal: Iterable) -> None:
+    for name in names:
+        if name not in (legal := tuple(legal)):
+            near = difflib.get_close_matches(str(name), [str(one) for one in legal], n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(
+                f"the table has no {what} {name!r}; {hint}it has {', '.join(map(str, legal))}"
+            )
