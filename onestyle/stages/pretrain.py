@@ -155,7 +155,8 @@ class Pretraining:
         compared, k = _compared(self.watched), min(20, len(self.watched) - 1)
         if not compared:
             return {}
-        z = features(method.features, self.watched, self.recipe.view_size, self.fabric.device)
+        kind, size = next(method.parameters()).dtype, self.recipe.view_size
+        z = features(lambda x: method.features(x.to(kind)), self.watched, size, self.fabric.device)
         found = {}
         for name, labels in compared.items():
             known, knn = torch.from_numpy(labels), name == "val_knn"
@@ -201,6 +202,8 @@ def make_fabric(
     accelerator: str = "auto",
 ) -> Fabric:
     """One device, or DDP over several: launched by torchrun or SLURM, or by fabric itself."""
+    if precision == "16-mixed" and (accelerator == "cpu" or not torch.accelerator.is_available()):
+        raise ValueError("precision 16-mixed needs a GPU; take bf16-mixed")
     if "LOCAL_WORLD_SIZE" in os.environ:  # torchrun has decided
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
