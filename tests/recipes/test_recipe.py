@@ -9,6 +9,7 @@ from onestyle.cli import main
 from onestyle.methods import method_named
 from onestyle.recipes import RECIPES, override, plain, recipe_named, recipe_of
 
+# fmt: off
 # Tables 5 to 7 of the paper (appendix C): what each recipe must say.
 PAPER = {
     "pacs/simclr": ("resnet18", "random", "2x224 + 6x128", (0.02, 1.0), 256, 60_000, 0.2, 1e-6),
@@ -16,11 +17,14 @@ PAPER = {
     "domainnet/simclr": ("resnet18", "timm", "2x224 + 6x128", (0.02, 1.0), 512, 60_000, 0.4, 1e-6),
     "domainnet/swav": ("resnet18", "timm", "2x224 + 6x128", (0.02, 1.0), 512, 60_000, 0.4, 1e-6),
     "camelyon17/simclr": ("resnet50", "random", "8x128", (0.02, 0.1), 256, 150_000, 0.2, 1e-6),
-    "camelyon17/swav": ("resnet50", "random", "2x128 + 6x128", (0.02, 0.1), 256, 150_000, 0.2, 1e-6),
+    "camelyon17/swav": (
+        "resnet50", "random", "2x128 + 6x128", (0.02, 0.1), 256, 150_000, 0.2, 1e-6,
+    ),
     "camelyon17/msn": (
         "vit_small_patch8_224", "random", "2x96 + 10x64", (0.02, 0.1), 256, 150_000, 0.2, 1e-6,
     ),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("name", PAPER)
