@@ -1,0 +1,96 @@
+"""Each method learns 64 images by heart: it cannot generalise, but it must be able to learn."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+from onestyle.data.loader import Loader
+from onestyle.data.protocol import Pool
+from onestyle.data.store import open_store
+from onestyle.methods import METHODS
+from onestyle.methods.mae import normalize_patches, patchify
+from onestyle.nn.backbone import make_backbone
+from onestyle.recipes import override, recipe_named
+from onestyle.stream import Stream
+from onestyle.train import fit
+
+N, K = 64, 64  # images, prototypes
+VIEWS = [
+    "style=none", "geometry.cutout=0", "geometry.rotation=0", "geometry.horizontal_flip=0",
+    "colour.jitter=0", "colour.equalize=0", "colour.posterize=0", "colour.solarize=0",
+    "colour.grayscale=0",
+]  # fmt: skip
+LOOP = ["precision=32-true", f"batch_size={N}", "monitor_every=0", "log_every=10", "warmup=0.1"]
+SETTINGS = {
+    "simclr": ["steps=60", "views=2x24 0.5..1"],
+    "swav": [
+        "steps=80", "views=2x24 0.5..1 + 1x16 0.5..1", "options.freeze_steps=10",
+        "options.hidden_dim=128",
+    ],
+    "msn": [
+        "steps=60", "views=1x32 0.5..1 + 2x24 0.5..1", "options.hidden_dim=128",
+        "options.momentum=0.95",
+    ],
+    "mocov2": ["steps=80", "views=2x24 0.5..1", f"options.queue_size={N}", "options.momentum=0.9"],
+    "mae": ["steps=120", "lr=5e-3", "views=1x32 0.8..1"],
+}  # fmt: skip
+
+
+def learnt(name):
+    """The stream, and the last row of metrics."""
+    recipe = override(recipe_named(f"digits/{name}"), VIEWS + LOOP + SETTINGS[name])
+    torch.manual_seed(0)
+    backbone = make_backbone(
+        recipe.backbone, recipe.view_size, options=recipe.backbone_options, init=recipe.init
+    )
+    pool = Pool(open_store("digits"), 7 * np.arange(N))
+    stream = Stream(Loader(pool, N, 0), recipe.plan(), torch.device("cpu"), 0)
+    fabric = Fabric(accelerator="cpu", devices=1)
+    row = fit(recipe.make_method(backbone), stream, recipe, fabric=fabric)
+    assert row["embedding_std"] > 0.3
+    return stream, row
+
+
+def half_way(chance, floor):
+    return (chance + floor) / 2
+
+
+def test_each_method_has_settings():
+    assert SETTINGS.keys() == METHODS.keys()
+
+
+@pytest.mark.slow
+def test_simclr():
+    """Chance ln(NV - 1); the floor of images at right angles to each other, at T = 0.5."""
+    _, row = learnt("simclr")
+    chance, floor = math.log(2 * N - 1), math.log(math.e**2 + 2 * (N - 1)) - 2
+    assert floor < row["loss"] < half_way(chance, floor)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["swav", "msn"])
+def test_prototypes(name):
+    _, row = learnt(name)
+    assert row.get("cross_entropy", row["loss"]) < 0.6 * math.log(K)
+    assert row["prototypes_used"] >= 30
+
+
+@pytest.mark.slow
+def test_mocov2():
+    """The queue holds one older key of every image, of the anchor's own too, at T = 0.2."""
+    _, row = learnt("mocov2")
+    chance, floor = math.log(N + 1), math.log(2 * math.e**5 + N - 1) - 5
+    assert row["loss"] < half_way(chance, floor)
+
+
+@pytest.mark.slow
+def test_mae():
+    """A third better than the mean patch, which is all that can be said without the image."""
+    stream, row = learnt("mae")
+    (batch,) = stream.batches(0, 1)
+    patches = normalize_patches(patchify(batch.views[0].flatten(0, 1), (4, 4)))
+    blind = (patches - patches.mean((0, 1))).square().mean()
+    assert row["loss"] < 0.7 * blind
