@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
+from tests.stages.runs import pretrained
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,22 +29,32 @@ def commands():
         )
         for line in "\n".join(fenced(page, "sh") + indented).splitlines():
             command = re.sub(r"\s+#.*", "", line)
-            marks = [pytest.mark.slow] if "benchmarks/" in command else []
+            slow = "benchmarks/" in command or "runs/" in command
+            marks = [pytest.mark.slow] if slow else []
             yield pytest.param(command, id=f"{page.stem}: {command}", marks=marks)
 
 
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """What the pages take for granted: a run, here a short one."""
+    path = tmp_path_factory.mktemp("pages") / "runs"
+    pretrained(path / "digits-simclr-bss-photo-s0", "--targets", "photo", views="2x32")
+    return path
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if fenced(p, "python")], ids=lambda p: p.stem)
-def test_snippets(page, tmp_path, monkeypatch):
+def test_snippets(page, tmp_path, monkeypatch, runs):
     """One after the other, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(runs, "runs")
     scope = {}
     for snippet in fenced(page, "python"):
         exec(compile(snippet, str(page), "exec"), scope)
-    assert "views" in scope
+    assert {"views", "features"} & scope.keys()
 
 
 @pytest.mark.parametrize("command", list(commands()))
-def test_commands(command, tmp_path):
+def test_commands(command, tmp_path, runs):
     """`make` only says what it would do: these are the commands that run this test."""
     if command.startswith("make "):
         subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, check=True)
@@ -56,6 +69,8 @@ def test_commands(command, tmp_path):
             tmp_path / name
         )
     binaries = Path(sys.executable).parent
+    if "runs/" in command:
+        shutil.copytree(runs, tmp_path / "runs")
     command = command.replace(".venv/bin/", f"{binaries}/")
     environment = os.environ | {"PATH": f"{binaries}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)
