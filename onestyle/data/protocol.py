@@ -47,11 +47,13 @@ class Pool:
 
     def images(self, places: Sequence[int] | NDArray[np.integer]) -> NDArray[np.uint8]:
         """Places in the pool, 0..len - 1 -> (n, 3, S, S)."""
-        places = np.asarray(places, np.int64)
+        places = np.asarray(places)
+        if len(places) and places.dtype.kind not in "iu":  # a mask would read the places 0 and 1
+            raise IndexError(f"places are whole numbers, got {places.dtype}")
         if len(places) and not 0 <= places.min() <= places.max() < len(self):
             span = f"{places.min()}..{places.max()}"
             raise IndexError(f"the pool has the places 0..{len(self) - 1}, asked for {span}")
-        return self._store.read(self._rows[places])
+        return self._store.read(self._rows[places.astype(np.int64)])
 
     def some(self, places: NDArray[np.integer]) -> Pool:
         """A pool of the same kind, of these places."""
