@@ -257,7 +257,7 @@ def test_training_cannot_read_a_target_image():
         with pytest.raises(IndexError, match="asked for"):
             pool.images([place])
     for places in (np.ones(len(pool), bool), [0.9]):
-        with pytest.raises(IndexError, match="places are whole numbers, got (bool|float64)"):
+        with pytest.raises(IndexError, match=r"places are whole numbers, got (bool|float64)"):
             pool.images(places)
     assert len(pool.images([])) == 0
     assert not any(path.startswith("b/") for path in pool.paths)
