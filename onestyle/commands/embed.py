@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onestyle.commands.words import note
+from onestyle.commands.words import note, whole
 
 if TYPE_CHECKING:
     from onestyle.data.store import Store
@@ -20,15 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="FILE", help=".npy (with a .csv) or .parquet")
     add("--new", action="store_true", help="STORE is not the run's: embed all of its images")
     add("--backbone", metavar="NAME", help="timm's name of the network that FILE is of")
-    add("--size", type=int, metavar="S", help="side of the images in pixels (the network's)")
+    size = "side of the images in pixels (the network's)"
+    add("--size", type=whole(8, 2048), metavar="S", help=size)
+    add("--device", help="cpu, cuda, mps (cuda if there is one)")
     add("--force", action="store_true", help="overwrite the files")
 
 
 def run(args: argparse.Namespace) -> None:
-    import torch
-
     from onestyle.data.store import open_store
     from onestyle.stages.embed import check_out, embed
+    from onestyle.stages.exam import default_device
     from onestyle.stages.frozen import open_frozen, open_images
 
     check_out(args.out, force=args.force)
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         store, split = open_store(args.store), None
         _refuse_targets(frozen, store)
-    device = torch.accelerator.current_accelerator(check_available=True) or "cpu"
+    device = args.device or default_device()
     n = embed(frozen, store, split, args.out, device=device, force=args.force)
     note(f"{args.out}: {n:,} images of {store.name}, {frozen.width} features each")
     if n < len(store):

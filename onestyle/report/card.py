@@ -115,7 +115,7 @@ def _results(frozen: Frozen) -> Iterable[str]:
     for stage in ("probe", "finetune"):
         folder = frozen.run.path / stage
         if (folder / "result.json").is_file():
-            from onestyle.stages.evaluation import read_evaluation  # pyright: ignore
+            from onestyle.stages.evaluation import read_evaluation
 
             yield from _result(stage, read_evaluation(folder).result)
 
@@ -133,10 +133,11 @@ def _result(stage: str, result: Mapping[str, Any]) -> Iterable[str]:
         f"{name} {of['majority']:.1f} by its most common class, {of['uniform']:.1f} by guessing"
         for name, of in result["chance"].items()
     )
+    missing = (f"{name} has no {', '.join(classes)}" for name, classes in result["missing"].items())
     varied = ", ".join(result["varied"]) or "nothing"
     yield markdown(
         f"Accuracy in percent, mean ± std (n); {varied} varied; selector: {result['selector']}. "
-        f"Chance: {'; '.join(chance) or 'no target'}."
+        f"Chance: {'; '.join(chance) or 'no target'}. {'; '.join(missing)}"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,16 @@ import torchvision
 import yaml
 from torch.testing import assert_close
 
+from onestyle.checkpoint import save_weights
 from onestyle.cli import main
+from onestyle.nn.backbone import make_backbone
+from onestyle.report.card import Check, card
 from onestyle.stages import export as stage
+from onestyle.stages.evaluation import read_evaluation
 from onestyle.stages.export import export
 from onestyle.stages.formats import FORMATS, RESNETS
 from onestyle.stages.frozen import open_frozen
+from tests.data.files import fill, packed
 from tests.stages.runs import pretrained
 
 
@@ -81,6 +87,38 @@ def test_a_resnet_gives_the_same_features(tmp_path, monkeypatch, to):
     for file in folder.iterdir():
         for private in (Path(timm.__file__).parents[1], run, Path(stage.__file__).parents[2]):
             assert str(private).encode() not in file.read_bytes(), file
+
+
+def card_of(run):
+    return card(open_frozen(str(run)), "timm", "", Check("digits", 16, 0.0, 1e-4))
+
+
+def test_a_card_tells_what_a_probe_found_unless_it_was_edited(run, tmp_path):
+    run = shutil.copytree(run, tmp_path / "run")
+    assert "## Results" not in card_of(run)
+    words = ["probe", str(run), "--fractions", ".05", "1", "--seeds", "2", "--set", "steps=20"]
+    assert main(words) == 0
+    photo = read_evaluation(run / "probe").summary[5]["photo"]
+    rows = [line.split(" | ") for line in card_of(run).splitlines() if " | " in line]
+    rows = {row[0].strip("| "): [cell.strip("| ") for cell in row[1:]] for row in rows}
+    there = rows["5%"][rows["labels"].index("photo")]
+    assert there == f"{photo['mean']:.1f} ± {photo['std']:.1f} (2)" and "100%" in rows
+    with (run / "probe/predictions.safetensors").open("ab") as file:
+        file.write(b"0")
+    with pytest.raises(ValueError, match="it was changed"):
+        card_of(run)
+
+
+def test_names_and_paths_are_no_markup_in_a_card(tmp_path):
+    names = [f"{domain}/{c}/{k}.png" for domain in ("<b>x|y", "*z*") for c in "pq" for k in "01"]
+    packed(fill(tmp_path / "files", names), tmp_path / "store")
+    start = tmp_path / "secret/start.safetensors"
+    start.parent.mkdir()
+    save_weights(start, make_backbone("test_resnet", 16), {})
+    run = pretrained(tmp_path / "run", "--data", str(tmp_path / "store"), batch_size=4, init=start)
+    said = card_of(run)
+    assert "&lt;b&gt;x\\|y" in said and "\\*z\\*" in said and "<b>" not in said
+    assert "init: start.safetensors" in said and "secret" not in said
 
 
 def test_what_does_not_give_the_same_features_is_no_export(run, monkeypatch, capsys):
