@@ -113,7 +113,11 @@ def scores(parts: Mapping[str, Predicted], k: int) -> dict[str, Any]:
     found = {
         "val": _accuracy(*_hits(parts["val"], k)),
         "targets": {
-            name: {"accuracy": _accuracy(*counts[name]), "balanced": _balanced(part, k)}
+            name: {
+                "accuracy": _accuracy(*counts[name]),
+                "balanced": _balanced(part, k),
+                "n": counts[name][1],
+            }
             for name, part in targets.items()
         },
     }

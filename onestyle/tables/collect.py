@@ -16,11 +16,12 @@ import yaml
 from onestyle.data.store import Store
 from onestyle.run import Run, read_result, read_run
 from onestyle.stages.evaluation import read_evaluation, summarize
-from onestyle.tables.plan import Job, fingerprint
+from onestyle.tables.plan import EVALUATION, Job, fingerprint
 
 __all__ = ["STAGES", "Evaluated", "Found", "Harvest", "collect", "look_into"]
 
 STAGES = ("probe", "finetune")
+PART = "part"  # the key of a folder within an evaluation
 Seeds = tuple[int | None, int]  # of the pretraining; of labels and probe
 
 
@@ -28,8 +29,14 @@ Seeds = tuple[int | None, int]  # of the pretraining; of labels and probe
 class Evaluated:
     """One evaluation of one network."""
 
+    folder: Path
     result: dict[str, Any]
     checked: bool  # against its predictions
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        how = self.result.get("probing") or self.result["training"]
+        return {name: how[name] for name in EVALUATION}
 
     def values(self) -> Iterator[tuple[int, Seeds, dict[str, dict[str, float]]]]:
         """Percent, seeds, what was found on each target."""
@@ -51,7 +58,7 @@ class Found:
         """The stages that the job has still to go through."""
         stages = ["pretrain"] if job.pretrained and self.result is None else []
         for stage, percents in (("probe", job.probed), ("finetune", job.finetuned)):
-            wanted = {(percent, seed) for percent in percents for seed in job.seeds}
+            wanted = {(percent, seed) for percent in percents for seed in range(job.n_seeds)}
             there = self.evaluated.get(stage)
             known = {(p, seeds[1]) for p, seeds, _ in there.values()} if there else set()
             stages += [stage] if wanted - known else []
@@ -79,14 +86,16 @@ def collect(runs: Path, jobs: Sequence[Job], store: Store | None = None) -> Harv
     known, harvest = {job.key: job for job in jobs}, Harvest({}, [])
     for folder in sorted(_folders(runs)):
         try:
-            key, data = identify(folder)
+            key, data = _identify(folder)
         except ValueError as error:
             harvest.problems.append(str(error))
+            continue
+        if key == PART:
             continue
         if key not in known or (store and not _same_images(data, store)):
             harvest.n_others += 1
             continue
-        found, problems = look_into(folder)
+        found, problems = look_into(folder, known[key])
         harvest.problems += problems
         _keep(harvest, known[key], found)
     _refuse_several_stores(harvest)
@@ -104,13 +113,15 @@ def _folders(runs: Path) -> set[Path]:
     return pretrained | scratch
 
 
-def identify(folder: Path) -> tuple[str, dict[str, Any]]:
+def _identify(folder: Path) -> tuple[str, dict[str, Any]]:
     """The key of the job that a folder is of, and its data."""
     file = folder / "recipe.yaml"
     if not file.is_file():
         return _identify_scratch(read_result(folder / "result.json"))
     try:
         config = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if config.get("stage") == "finetune":
+            return PART, {}
         data = config["data"]
         return fingerprint(config["recipe"], data["sources"], data["targets"]), data
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
@@ -133,9 +144,23 @@ def _images(data: dict[str, Any]) -> tuple:
     return data.get("n"), data.get("size"), data.get("pixels_sha256")
 
 
-def look_into(folder: Path) -> tuple[Found, list[str]]:
-    """What a folder holds, and of what cannot be used a line each."""
-    found, problems = Found(folder, identify(folder)[1]), []
+def look_into(folder: Path, job: Job) -> tuple[Found, list[str]]:
+    """What a folder holds for a job, and of what cannot be used a line each."""
+    found, problems = _read(folder)
+    for stage, evaluated in [*found.evaluated.items()]:
+        was, wanted = evaluated.protocol, job.protocol
+        apart = [
+            f"{name} {was[name]}, not {wanted[name]}" for name in was if was[name] != wanted[name]
+        ]
+        if apart:
+            del found.evaluated[stage]
+            how = "--probe-set asks for that, or delete it"
+            problems.append(f"{evaluated.folder} was made with {'; '.join(apart)}: {how}")
+    return found, problems
+
+
+def _read(folder: Path) -> tuple[Found, list[str]]:
+    found, problems = Found(folder, _identify(folder)[1]), []
     if not (folder / "recipe.yaml").is_file():
         _read_evaluation(folder, "finetune", found, problems)
     elif (folder / "result.json").is_file():
@@ -159,11 +184,14 @@ def _read_evaluation(folder: Path, stage: str, found: Found, problems: list[str]
 def _evaluation(folder: Path, found: Found) -> Evaluated:
     kept = (folder / "predictions.safetensors").exists()
     if kept or Run(found.folder, {}).backbone.exists():
-        return Evaluated(read_evaluation(folder).result, checked=True)
-    result = read_result(folder / "result.json")
-    if summarize(result["values"]) != result["summary"]:
-        raise ValueError(f"{folder / 'result.json'}: its summary is not that of its values")
-    return Evaluated(result, checked=False)
+        result = read_evaluation(folder).result
+    else:
+        result = read_result(folder / "result.json")
+        if summarize(result["values"]) != result["summary"]:
+            raise ValueError(f"{folder / 'result.json'}: its summary is not that of its values")
+    if found.result and result["network"].get("config_hash") != found.result["config_hash"]:
+        raise ValueError(f"{folder} is of another run than {found.folder}")
+    return Evaluated(folder, result, checked=kept)
 
 
 def _keep(harvest: Harvest, job: Job, found: Found) -> None:

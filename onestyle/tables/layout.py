@@ -79,13 +79,15 @@ def open_data(layout: Layout, name: str) -> Store:
     """A store, which must be one of the table's data set."""
     store, wanted = open_store(name), layout.dataset
     domains, classes = store.table.domains, store.table.classes
+    if store.name != wanted.name:
+        raise ValueError(
+            f"{name} is a store of {store.name}, the table is of {wanted.name}; "
+            f"onestyle data pack SOURCE STORE --as {wanted.name} makes one"
+        )
     missing = [one for one in wanted.domains if one not in domains]
     missing += [one for one in wanted.classes if one not in classes]
     if missing:
-        raise ValueError(
-            f"{name} is not a store of {wanted.name}: it has no {', '.join(missing[:4])}; "
-            f"its domains are {', '.join(domains) or 'none'}"
-        )
+        raise ValueError(f"{name} has no {', '.join(missing[:4])}: it is not all of {wanted.name}")
     return store
 
 

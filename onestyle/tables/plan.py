@@ -11,13 +11,15 @@ from functools import cached_property
 from typing import Any
 
 from onestyle.data.protocol import FRACTIONS
-from onestyle.recipes import Recipe, override, plain
+from onestyle.recipes import Recipe, changed, override, plain
+from onestyle.stages.linear import probing_of
 from onestyle.tables.layout import STYLES, Layout, Line, recipes_in
 
 __all__ = ["Ask", "Job", "fingerprint", "lines_of", "pixels", "plan", "targets_of"]
 
 # What changes no weight: runs that differ in it alone are the same.
 _ASIDE = ("log_every", "monitor_every", "snapshot_every", "save_minutes")
+EVALUATION = ("steps", "batch_size", "lr", "weight_decay")  # what a probe and a fine-tuning have
 _OPTIONS = {"seed": "--seeds", "style": "--styles", "data": "--recipes", "method": "--methods"}
 
 
@@ -32,6 +34,7 @@ class Ask:
     seeds: tuple[int, ...] = (0,)  # of pretraining
     n_probes: int | None = None  # seeds of the labels and the probe, 0..n - 1
     settings: tuple[str, ...] = ()  # FIELD=VALUE, for every recipe
+    evaluation: tuple[str, ...] = ()  # FIELD=VALUE, for every probe and fine-tuning
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Job:
     targets: tuple[str, ...]
     probed: tuple[int, ...]  # fractions
     finetuned: tuple[int, ...]
-    seeds: tuple[int, ...]  # of labels and probe
+    n_seeds: int  # of labels and probe, from 0 on
+    settings: tuple[str, ...] = ()  # of the evaluations, where they are not the data set's own
     batch_size: int | None = None  # where the table varies it
 
     @property
@@ -59,6 +63,12 @@ class Job:
         if not self.pretrained:
             tree = {"method": "erm", "backbone": self.recipe.backbone}
         return fingerprint(tree, self.sources, self.targets)
+
+    @cached_property
+    def protocol(self) -> dict[str, Any]:
+        """What probes and fine-tuning are to have in common."""
+        how = changed(probing_of(self.recipe.data), self.settings)
+        return {name: getattr(how, name) for name in EVALUATION}
 
     @property
     def folder(self) -> str:
@@ -123,10 +133,19 @@ def _job(layout: Layout, ask: Ask, line: Line, recipe: Recipe, pair, batch_size)
     finetuned = tuple(p for p in wanted if p in whole)
     # All fractions are probed together at hardly more than the price of one.
     probed = tuple(sorted({*FRACTIONS, *wanted})) if {*wanted} - {*finetuned} else ()
-    seeds = tuple(range(ask.n_probes or layout.n_probes))
     sources, targets = pair
-    options = {"seeds": seeds, "batch_size": batch_size}
-    return Job(line, recipe, layout.recipes, sources, targets, probed, finetuned, **options)
+    return Job(
+        line=line,
+        recipe=recipe,
+        recipes=layout.recipes,
+        sources=sources,
+        targets=targets,
+        probed=probed,
+        finetuned=finetuned,
+        n_seeds=ask.n_probes or layout.n_probes,
+        settings=ask.evaluation,
+        batch_size=batch_size,
+    )
 
 
 def lines_of(layout: Layout, ask: Ask) -> list[Line]:
@@ -173,6 +192,8 @@ def _checked(layout: Layout, ask: Ask) -> Ask:
             raise ValueError(f"--set {setting}: that is what {_OPTIONS[name]} is for")
         if name == "batch_size" and layout.over == "batch sizes":
             raise ValueError(f"--set {setting}: the table varies it")
+    for setting in ask.evaluation:
+        _known("setting of evaluations", [setting.partition("=")[0].strip()], EVALUATION)
     return ask
 
 

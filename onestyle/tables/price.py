@@ -59,17 +59,17 @@ class Pricing:
             return Price()
         seconds, disk, width = self._rate(job)
         split = make_split(self.store.table, sources=job.sources, targets=job.targets)
-        size2, probing = job.recipe.view_size**2, probing_of(self.store.name)
+        size2, how = job.recipe.view_size**2, job.protocol
         price = Price()
         if "pretrain" in stages:
             price += Price(seconds * pixels(job.recipe), disk)
         if "probe" in stages:
-            n_heads = len(job.probed) * len(job.seeds)
+            n_heads = len(job.probed) * job.n_seeds
             forward = seconds * FORWARD * size2 * _n_images(split)
-            price += Price(forward + probing.steps * n_heads * self._head_step(width))
+            price += Price(forward + how["steps"] * n_heads * self._head_step(width))
         if "finetune" in stages:
-            n = len(job.finetuned) * len(job.seeds)
-            seen = n * (probing.steps * probing.batch_size + FORWARD * _n_images(split))
+            n = len(job.finetuned) * job.n_seeds
+            seen = n * (how["steps"] * how["batch_size"] + FORWARD * _n_images(split))
             price += Price(seconds * size2 * seen)
         return price
 

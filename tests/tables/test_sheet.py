@@ -1,0 +1,174 @@
+"""What tables say of runs whose accuracies are known."""
+
+import json
+import shutil
+from dataclasses import replace
+from statistics import mean, stdev
+
+import pytest
+
+from onestyle.recipes import RECIPES
+from onestyle.tables.collect import collect
+from onestyle.tables.layout import TABLES
+from onestyle.tables.plan import Ask, plan
+from onestyle.tables.sheet import make_table
+from tests.tables.made import evaluated, made
+
+
+def sheet(runs, name="pacs", recipes=None, **ask):
+    layout = TABLES[name].with_recipes(recipes) if recipes else TABLES[name]
+    jobs = plan(layout, Ask(**ask))
+    harvest = collect(runs, jobs)
+    assert not harvest.problems
+    return make_table(layout, Ask(**ask), jobs, harvest)
+
+
+def jobs_of(name="pacs", recipes=None, **ask):
+    return plan(TABLES[name].with_recipes(recipes) if recipes else TABLES[name], Ask(**ask))
+
+
+def cell(table, label, column, group="5% of the labels"):
+    (row,) = (row for row in table.rows if (row.label, row.group) == (label, group))
+    return row.cell(column)
+
+
+def hits(percent, seed, target):
+    return {"photo": 80, "art_painting": 60, "cartoon": 50, "sketch": 30}[target] + seed
+
+
+def test_mean_and_std_of_a_target_and_of_the_average(tmp_path):
+    for job in jobs_of(methods=("simclr",), styles=("bss",), seeds=(0, 1)):
+        made(tmp_path, job, lambda p, s, t, job=job: hits(p, s, t) + 10 * job.recipe.seed)
+    table = sheet(tmp_path, methods=("simclr",), seeds=(0, 1))
+    sketch, average = (cell(table, "SimCLR w/ BSS", name) for name in ("sketch", "average"))
+    each = [30, 31, 32, 40, 41, 42]
+    assert (sketch.n, sketch.mean) == (6, pytest.approx(mean(each)))
+    assert sketch.std == pytest.approx(stdev(each))
+    each = [55, 56, 57, 65, 66, 67]
+    assert (average.n, average.mean) == (6, pytest.approx(mean(each)))
+    assert average.std == pytest.approx(stdev(each))
+    assert sketch.paper == 65.36 and sketch.paper_marks == "!"
+    assert sketch.provenance["varied"] == "pretraining, labels, probe"
+    assert sketch.provenance["predictions"] == "checked"
+
+
+def test_the_average_waits_for_every_target(tmp_path):
+    for job in jobs_of(methods=("simclr",), styles=("bss",), targets=("photo", "sketch")):
+        made(tmp_path, job, hits)
+    table = sheet(tmp_path, methods=("simclr",))
+    assert cell(table, "SimCLR w/ BSS", "photo").mean == 81
+    assert cell(table, "SimCLR w/ BSS", "average").mean is None
+
+
+def test_at_all_labels_of_pacs_the_whole_network_is_trained(tmp_path):
+    (job,) = jobs_of(methods=("swav",), styles=("fa",), targets=("sketch",))
+    assert (job.probed, job.finetuned) == ((1, 5, 10, 100), (100,))
+    folder = made(tmp_path, job, hits)
+    shutil.rmtree(folder / "finetune")
+    evaluated(folder / "finetune", "finetune", job, (100,), lambda p, s, t: 70)
+    table = sheet(tmp_path, methods=("swav",), targets=("sketch",))
+    group = "100% of the labels, the whole network trained"
+    assert cell(table, "SWaV w/ FA", "sketch", group).mean == 70
+    assert cell(table, "SWaV w/ FA", "sketch").mean == 31
+
+
+def test_overall_is_of_the_images_of_both_directions(tmp_path):
+    sizes = {"clipart": 10, "infograph": 20, "quickdraw": 30, "painting": 40, "real": 50}
+    sizes |= {"sketch": 60}
+    right = {name: k for k, name in enumerate(sizes, 1)}
+    for job in jobs_of("domainnet", methods=("simclr",), styles=("bss",)):
+        made(tmp_path, job, lambda p, s, t: right[t], n=sizes)
+    table = sheet(tmp_path, "domainnet", methods=("simclr",), styles=("bss",))
+    overall = cell(table, "SimCLR w/ BSS", "overall")
+    assert overall.mean == pytest.approx(100 * sum(right.values()) / sum(sizes.values()))
+    average = mean(100 * right[name] / sizes[name] for name in sizes)
+    assert cell(table, "SimCLR w/ BSS", "average").mean == pytest.approx(average)
+    (row,) = (row for row in table.rows if row.ours and row.style == "bss" and "1%" in row.group)
+    assert row.marks == "¶" and "ImageNet's" in table.notes["¶"]
+
+
+def test_erm_is_found_without_a_run(tmp_path):
+    (job,) = jobs_of(methods=("erm",), targets=("sketch",))
+    assert (job.probed, job.finetuned) == ((), (1, 5, 10, 100))
+    folder = made(tmp_path, job, hits)
+    part = {"stage": "finetune", "data": {}}
+    (folder / "p100-s0").mkdir()
+    (folder / "p100-s0/recipe.yaml").write_text(json.dumps(part))
+    (folder / "p100-s0/result.json").write_text("{}")
+    table = sheet(tmp_path, methods=("erm",), targets=("sketch",))
+    assert cell(table, "ERM", "sketch").mean == 31
+    assert cell(table, "ERM", "sketch").budget is None
+
+
+def test_a_smaller_recipe_says_its_share_of_the_papers_pixels(tmp_path):
+    for job in jobs_of(recipes="pacs-small", methods=("simclr",), targets=("sketch",)):
+        made(tmp_path, job, hits)
+    table = sheet(tmp_path, recipes="pacs-small", methods=("simclr",), targets=("sketch",))
+    paper = 60_000 * 256 * (2 * 224**2 + 6 * 128**2)
+    found = cell(table, "SimCLR w/ BSS", "sketch")
+    assert found.budget == pytest.approx(4000 * 128 * 4 * 64**2 / paper)
+    assert "pacs-small" in table.title
+    assert sheet(tmp_path, methods=("simclr",), targets=("sketch",)).rows[0].cell("sketch").n == 0
+
+
+def test_the_paper_has_its_rows_and_ours_their_places():
+    table = make_table(TABLES["camelyon17"], Ask(), [], collect_nothing())
+    labels = [(row.label, row.ours) for row in table.rows]
+    assert labels[:5] == [
+        ("ERM", True), ("MoCo V2", True), ("MAE", True), ("DARLING", False), ("DiMAE", False)
+    ]  # fmt: skip
+    assert labels[5:10] == [
+        ("FixMatch", False), ("SWaV", False), ("SimCLR", True), ("SimCLR w/ FA", True),
+        ("SimCLR w/ BSS", True),
+    ]  # fmt: skip
+    assert labels[10] == ("SWaV", True)  # not beside the SWaV that has seen the target
+
+
+def collect_nothing():
+    from onestyle.tables.collect import Harvest
+
+    return Harvest({}, [])
+
+
+def test_a_target_that_was_seen_is_marked(tmp_path):
+    (job,) = jobs_of(methods=("simclr",), styles=("bss",), targets=("sketch",))
+    made(tmp_path, job, hits, openings=1)
+    table = sheet(tmp_path, methods=("simclr",), styles=("bss",), targets=("sketch",))
+    assert table.rows[0].marks == "†" and "target" in table.notes["†"]
+
+
+def test_copies_without_weights_serve_and_say_so(tmp_path):
+    (job,) = jobs_of(methods=("simclr",), styles=("bss",), targets=("sketch",))
+    folder = made(tmp_path, job, hits, name="anything")
+    for file in folder.rglob("*.safetensors"):
+        file.unlink()
+    table = sheet(tmp_path, methods=("simclr",), styles=("bss",), targets=("sketch",))
+    found = cell(table, "SimCLR w/ BSS", "sketch")
+    assert (found.mean, found.n, found.provenance["predictions"]) == (31, 3, "not kept")
+    assert any("copies without the predictions" in line for line in table.remarks)
+
+
+def test_the_ablation_shares_runs_with_the_table(tmp_path):
+    table, ablation = jobs_of("camelyon17", methods=("simclr",)), jobs_of("ablation")
+    assert {job.key for job in table} < {job.key for job in ablation}
+    assert [job.recipe.colour_scope for job in ablation] == [None, "batch", None, None]
+    sweep = {job.batch_size: job for job in jobs_of("batch-size", styles=("bss",))}
+    assert sweep[256].key == {job.line.style: job.key for job in table}["bss"]
+    assert [sweep[n].recipe.lr for n in sweep] == [0.2 * n / 256 for n in sweep]
+    assert {job.recipe.steps for job in sweep.values()} == {150_000}
+
+
+def test_what_changes_no_weight_makes_no_other_job():
+    (job,) = jobs_of(methods=("simclr",), styles=("bss",), targets=("sketch",))
+    quiet = replace(job, recipe=replace(job.recipe, log_every=7, snapshot_every=3))
+    other = replace(job, recipe=replace(job.recipe, lr=0.3))
+    assert quiet.key == job.key != other.key
+
+
+def test_every_recipe_of_every_table_is_a_row():
+    for name, layout in TABLES.items():
+        if not layout.lines:
+            methods = {job.line.method for job in plan(layout, Ask())} - {"erm"}
+            assert {f"{layout.recipes}/{method}" for method in methods} == {
+                recipe for recipe in RECIPES if recipe.startswith(f"{layout.recipes}/")
+            }, name
