@@ -164,9 +164,11 @@ def transfer_style(
     check_images(images)
     _one_of("ratio_kind", ratio_kind, ("side", "area"))
     index, n_styles = torch.as_tensor(index), len(images if styles is None else styles)
-    if index.shape[:-1] not in ((), (len(images),)) or not index.numel():
+    if index.ndim < 1 or index.shape[:-1] not in ((), (len(images),)) or not index.numel():
         legal = f"(V,) or ({len(images)}, V)"
         raise ValueError(f"index must be of shape {legal}, got {tuple(index.shape)}")
+    if index.dtype not in (torch.int64, torch.int32):  # a mask or bytes would select otherwise
+        raise ValueError(f"index must be of whole numbers, int64 or int32, got {index.dtype}")
     if not -n_styles <= index.min() <= index.max() < n_styles:
         raise ValueError(f"index must name some of {n_styles} styles, got {index.tolist()}")
     if styles is not None:
@@ -201,6 +203,9 @@ def styled_blocks(
     x = images.detach().to(_at_least_float32(images))
     index = torch.atleast_2d(torch.as_tensor(index, device=x.device))
     half = torch.atleast_2d(window_half_side(ratio, min(x.shape[-2:]), ratio_kind))
+    if any(n not in (1, of) for n, of in zip(half.shape, index.shape, strict=False)):
+        shapes = f"{tuple(half.shape)} and {tuple(index.shape)}"
+        raise ValueError(f"ratio must broadcast with index, got the shapes {shapes}")
     half = half.expand(len(index), -1)
     n_views = index.shape[1]
     rows = blocks(x, n_views)[0].stop if out is None else 0

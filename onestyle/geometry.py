@@ -45,7 +45,7 @@ class Geometry:
             low, high = getattr(self, name)
             _require(0 < low <= high <= 1, self, name, "0 < low <= high <= 1")
         low, high = self.aspect
-        _require(0 < low <= high, self, "aspect", "0 < low <= high")
+        _require(0 < low <= high < math.inf, self, "aspect", "0 < low <= high")
         _require(0 <= self.degrees <= 180, self, "degrees", "in [0, 180]")
 
     def draw(self, n_images: int, n_views: int, generator: Generator | None = None) -> GeometryDraw:

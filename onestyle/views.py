@@ -9,6 +9,7 @@ and standard deviation, cutout (0 after normalisation: the mean colour).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,8 +55,8 @@ class Views:
     scale: tuple[float, float] | None = None
 
     def __post_init__(self):
-        if self.n < 1 or self.size < 1:
-            raise ValueError(f"Views needs n >= 1 and size >= 1, got {self.n}x{self.size}")
+        if not all(isinstance(count, int) and count >= 1 for count in (self.n, self.size)):
+            raise ValueError(f"Views needs whole n >= 1 and size >= 1, got {self.n}x{self.size}")
         if not (callable(self.style) or self.style in ("bss", "fa", "none")):
             raise ValueError(f"style must be bss, fa, none or a callable, got {self.style!r}")
         if self.colour_scope not in (None, "batch", "image"):
@@ -107,7 +108,8 @@ class ViewPlan:
     def __post_init__(self):
         if not self.groups or not all(isinstance(views, Views) for views in self.groups):
             raise ValueError(f"a view plan needs groups of Views, at least one, got {self.groups}")
-        if not (len(self.mean) == len(self.std) == 3 and min(self.std) > 0):
+        right = len(self.mean) == len(self.std) == 3 and all(s > 0 for s in self.std)
+        if not (right and all(math.isfinite(number) for number in (*self.mean, *self.std))):
             given = f"{self.mean} and {self.std}"
             raise ValueError(f"mean and std must be three numbers, std positive, got {given}")
         _ = self._bss  # refuses wrong ratios now, not in the first step
@@ -187,6 +189,11 @@ class ViewPlan:
             raise ValueError(f"views are made of (N, 3, S, S) images, got {tuple(images.shape)}")
         if images.dtype != torch.uint8:
             check_images(images)
+        n = len(images) * (dist.get_world_size(group) if group else 1)
+        for draw in draws:
+            if len(draw.geometry.affine) != n:
+                given = f"{len(draw.geometry.affine)}, to be applied to {n}"
+                raise ValueError(f"the views are drawn for a number of images of {given}")
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         groups = zip(self.groups, draws, strict=True)
         return [self._make(x, views, draw, group) for views, draw in groups]

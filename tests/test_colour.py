@@ -243,6 +243,8 @@ def test_parts_make_the_whole(scope):
 
 
 def test_recipes():
+    chances = dict(jitter=0.8, equalize=0.2, posterize=0.2, solarize=0.2, grayscale=0.2)
+    assert Colour() == Colour(0.8, 0.8, 0.8, 0.2, **chances, bits=4, threshold=0.5)
     only = Colour.only_jitter()
     assert (only.equalize, only.posterize, only.solarize, only.grayscale) == (0, 0, 0, 0)
     assert Colour.only_jitter().draw(20, 20, "image").jitter.any()

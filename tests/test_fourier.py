@@ -80,6 +80,12 @@ def test_float32_is_as_exact_as_the_listing_on_real_images(pacs, ratio):
         assert error <= 2 * listing_error + 1e-6
 
 
+def test_float64_is_the_listing_on_real_images(pacs):
+    images, index = pacs(24).double() / 255, torch.tensor([0, 5, 7])
+    views = transfer_style(images, index, 0.5)
+    assert_close(views, by_listing(images, index, 0.5), rtol=0, atol=1e-10)
+
+
 def test_a_weak_frequency_keeps_its_phase_in_float32(way):
     """At |F| = 0.001 a transform in float32 would err by 1e-3 rad, for the style to magnify."""
     content = 0.2 + 0.6 * noise(1, 97, 61)
@@ -174,11 +180,12 @@ def test_a_column_of_bss_shares_its_low_frequencies_and_fa_does_not():
         assert (low.std(0).amax((1, 2, 3)) > 1e-6).all() == bool(spread)
 
 
-def test_a_generator_fixes_the_views():
+@pytest.mark.parametrize("n_views", [3, 9])
+def test_a_generator_fixes_the_views(n_views):
     images = noise(5, 3, 24, 24)
     for transform in (BatchStylesStandardization((0, 1)), FourierAugmentation((0, 1))):
         first, again, other = (
-            transform(images, 3, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
+            transform(images, n_views, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
         )
         assert torch.equal(first, again) and not torch.equal(first, other)
         torch.manual_seed(5)
@@ -194,9 +201,27 @@ def test_bss_draws_distinct_styles_while_it_can():
         style, ratio = bss.draw(6, 6, generator)
         assert sorted(style.tolist()) == list(range(6)) and ratio.shape == ()
         assert 0.1 <= ratio <= 0.9
-    assert bss.draw(3, 50).source.unique().tolist() == [0, 1, 2]
+    beyond = torch.stack([bss.draw(3, 4, generator).source for _ in range(300)])
+    assert_close(beyond.flatten().bincount() / 1200, torch.full((3,), 1 / 3), rtol=0, atol=0.05)
+    assert (beyond == beyond[:, :1]).all(1).any()  # with replacement
     scoped = BatchStylesStandardization((0.1, 0.9), ratio_scope="view").draw(6, 4)
     assert scoped.ratio.shape == (4,) and len(scoped.ratio.unique()) == 4
+
+
+def test_fa_draws_style_and_ratio_for_every_image_and_view():
+    style, ratio = FourierAugmentation((0.1, 0.9)).draw(50, 8, torch.Generator().manual_seed(0))
+    assert style.shape == ratio.shape == (50, 8) and len(ratio.unique()) == 400
+    assert style.unique().numel() == 50
+    assert (style != style[:1]).any() and (style != style[:, :1]).any()
+    quantiles = torch.tensor([0, 0.25, 0.5, 0.75, 1], dtype=torch.double)  # ratios are uniform
+    assert_close(ratio.quantile(quantiles), 0.1 + 0.8 * quantiles, rtol=0, atol=0.05)
+
+
+def test_fa_of_shares_takes_styles_from_each_share():
+    style = FourierAugmentation((0, 1)).draw(12, 40, shares=3).source
+    for share in range(3):
+        mine = slice(4 * share, 4 * share + 4)
+        assert style[mine].unique().tolist() == list(range(4 * share, 4 * share + 4))
 
 
 def test_a_ratio_for_each_view_is_used():
@@ -259,6 +284,14 @@ def test_flat_images_have_phase_zero_not_noise(way, size, ratio):
     for even in views[1:4, 0]:
         assert_close(even, even.flip(-1, -2).roll((1, 1), (-1, -2)), rtol=0, atol=1e-5)
     assert_close(views[1], views[3], rtol=0, atol=1.0 if ratio < 1 else 1e-5)
+
+
+def test_what_rounding_a_flat_image_leaves_has_phase_zero(way):
+    flat = torch.full((1, 1, 64, 64), 0.3)
+    rounded = torch.where(noise(1, 1, 64, 64) < 0.1, flat, flat.nextafter(torch.ones(())))
+    style, index = noise(1, 1, 64, 64, seed=1).float(), torch.tensor([0])
+    views = (transfer_style(images, index, 0.8, styles=style) for images in (rounded, flat))
+    assert_close(*views, rtol=0, atol=1e-5)
 
 
 def test_a_flat_style_keeps_only_its_mean():
@@ -337,6 +370,35 @@ def test_other_wrong_arguments_are_refused():
         FourierAugmentation((0, 1), ratio_kind="volume")
     with pytest.raises(ValueError, match=r"ratio must lie in \[0, 1\]"):
         transfer_style(noise(2, 3, 8, 8), torch.tensor([0]), 1.2)
+    with pytest.raises(ValueError, match="4 images do not divide into 3 equal shares"):
+        FourierAugmentation((0, 1)).draw(4, 2, shares=3)
+
+
+@pytest.mark.parametrize(
+    "index, ratio, complaint",
+    [
+        (torch.tensor([2]), 0.5, r"some of 2 styles, got \[2\]"),
+        (torch.tensor([-3]), 0.5, r"some of 2 styles, got \[-3\]"),
+        (torch.tensor(0), 0.5, r"shape \(V,\) or \(2, V\), got \(\)"),
+        (torch.zeros(3, 2).long(), 0.5, r"got \(3, 2\)"),
+        (torch.zeros(0).long(), 0.5, r"got \(0,\)"),
+        (torch.tensor([True, False]), 0.5, "whole numbers, int64 or int32, got torch.bool"),
+        (torch.tensor([0.0]), 0.5, "whole numbers, int64 or int32, got torch.float32"),
+        (torch.tensor([0, 1]), torch.rand(3), "ratio must broadcast with index"),
+        (torch.tensor([0, 1]), torch.rand(2, 2), "ratio must broadcast with index"),
+    ],
+)
+def test_a_wrong_draw_is_refused(index, ratio, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        transfer_style(noise(2, 3, 8, 8), index, ratio)
+
+
+def test_wrong_styles_are_refused():
+    images, index = noise(2, 3, 8, 8), torch.tensor([0])
+    with pytest.raises(ValueError, match=r"equal in \(C, H, W\), got \(1, 8, 8\)"):
+        transfer_style(images, index, 0.5, styles=images[:, :1])
+    with pytest.raises(ValueError, match="normalise after"):
+        transfer_style(images, index, 0.5, styles=2 + images)
 
 
 def test_the_file_stands_alone(tmp_path):

@@ -61,6 +61,17 @@ def test_a_crop_is_torchvisions_resized_crop():
         assert (view - expected).abs().max() < 0.06  # their box is rounded to whole pixels
 
 
+def test_a_crop_of_whole_pixels_is_torchvisions_to_rounding():
+    """But for its rim, which sees the neighbours beyond the box where torchvision has none left."""
+    images = torch.rand(2, 3, 60, 60)
+    for top, left, height, width in ((0, 0, 60, 60), (7, 21, 30, 24), (40, 0, 20, 44)):
+        size, corner = torch.tensor([width, height]) / 60, torch.tensor([left, top]) / 30 - 1
+        affine = torch.cat([size.diag(), (corner + size)[:, None]], 1).expand(2, -1, -1)
+        expected = tv.resized_crop(images, top, left, height, width, [32, 32], antialias=False)
+        inner = (..., slice(1, -1), slice(1, -1))
+        assert_close(warp(images, affine, 32)[inner], expected[inner], rtol=0, atol=1e-5)
+
+
 def test_a_rotation_is_torchvisions_inside_the_circle():
     images = smooth()
     views, draw = warped(images, 48, rotation=1, degrees=15)
@@ -77,6 +88,11 @@ def test_a_rotation_is_torchvisions_inside_the_circle():
 def test_beyond_the_border_is_the_mirror_not_black():
     views, _ = warped(torch.ones(20, 3, 32, 32), 32, rotation=1, degrees=45)
     assert_close(views, torch.ones_like(views))
+    image = torch.rand(1, 3, 16, 16)
+    double = torch.tensor([[[2.0, 0, 0], [0, 2, 0]]])  # the image in the middle of the view
+    mirrored = torch.cat([image[..., :8].flip(-1), image, image[..., 8:].flip(-1)], -1)
+    mirrored = torch.cat([mirrored[:, :, :8].flip(-2), mirrored, mirrored[:, :, 8:].flip(-2)], -2)
+    assert_close(warp(image, double, 32), mirrored, rtol=0, atol=1e-5)
 
 
 def test_crops_stay_inside_and_keep_area_and_aspect():
@@ -87,6 +103,19 @@ def test_crops_stay_inside_and_keep_area_and_aspect():
     assert aspect.min() >= 0.7499 and aspect.max() <= 1.3334
     reach = draw.affine[..., 2].abs() + torch.stack([width, height], -1)
     assert reach.max() <= 1 + 1e-6 and reach.max() > 0.99
+    wide = geometry(scale=(0.05, 0.1), aspect=(1 / 2, 2)).draw(500, 4).affine
+    assert abs((wide[..., 0, 0] / wide[..., 1, 1]).log().mean()) < 0.05  # as often tall as wide
+
+
+def test_a_crop_that_does_not_fit_is_drawn_again():
+    affine = geometry(scale=(0.14, 1.0), aspect=(3 / 4, 4 / 3)).draw(500, 4).affine
+    assert (affine[..., 0, 0] * affine[..., 1, 1]).max() < 1
+
+
+def test_strengths_are_those_of_the_documentation():
+    assert Geometry() == Geometry(
+        (0.14, 1.0), (3 / 4, 4 / 3), 0.5, 0, 0.5, 15, False, 0.5, (0.1, 0.4)
+    )
 
 
 def test_a_turned_crop_stays_inside_and_reaches_the_border():
@@ -103,11 +132,18 @@ def test_every_image_and_view_has_its_own_geometry():
 
 def test_draws_follow_their_probabilities():
     draw = Geometry(horizontal_flip=0.3, cutout=0.7).draw(2000, 2)
+    centre = (draw.cutout[..., 2:] + draw.cutout[..., :2]).flatten(0, 1) / 2
+    assert_close(centre.std(0), torch.full((2,), 3**-0.5), rtol=0, atol=0.02)  # of U(-1, 1)
+    assert abs(centre.T.corrcoef()[0, 1]) < 0.08
     determinant = torch.linalg.det(draw.affine[..., :2])
     assert abs((determinant < 0).float().mean() - 0.3) < 0.03
     sides = (draw.cutout[..., 2:] - draw.cutout[..., :2])[..., 0] / 2
     assert abs((sides > 0).float().mean() - 0.7) < 0.03
     assert sides[sides > 0].min() >= 0.0999 and sides.max() <= 0.4001
+    turned = geometry(rotation=0.3, degrees=20).draw(2000, 2).affine
+    angle = torch.atan2(turned[..., 1, 0], turned[..., 0, 0]).rad2deg()
+    assert abs((angle != 0).float().mean() - 0.3) < 0.03
+    assert -20.001 < angle.min() < -19 and 19 < angle.max() < 20.001
 
 
 def test_cutout_clears_one_square_and_nothing_else():
@@ -136,6 +172,7 @@ def test_a_generator_fixes_the_draw():
         dict(scale=(0, 1)),
         dict(cutout_side=(0.1, 1.2)),
         dict(aspect=(2, 1)),
+        dict(aspect=(1, float("inf"))),
         dict(degrees=200),
     ],
 )

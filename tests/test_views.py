@@ -31,6 +31,10 @@ def test_a_plan_reads_like_the_papers_tables():
         Views(6, 128, "fa", scale=(0.05, 0.14)),
     )
     assert [views.scope for views in plan.groups] == ["batch", "image"]
+    assert plan.ratios == (0.02, 1.0)
+    assert (plan.mean, plan.std) == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # ImageNet's
+    scaled = ViewPlan.parse("2x224 bss 0.3..1 + 6x128 fa .05..0.3")
+    assert [views.scale for views in scaled.groups] == [(0.3, 1.0), (0.05, 0.3)]
 
 
 def test_groups_have_their_number_and_size():
@@ -47,6 +51,7 @@ def test_all_bss_views_come_from_one_draw():
     assert draws[2].style.source.shape == (5, 1)
     scoped = ViewPlan.parse("2x24 bss + 3x16 bss", ratio_scope="view").draw(5, seeded())
     assert torch.cat([scoped[0].style.ratio, scoped[1].style.ratio]).unique().numel() == 5
+    assert [len(draw.style.ratio) for draw in scoped] == [2, 3]
 
 
 @pytest.mark.parametrize("style", ["bss", "fa", "none"])
@@ -136,6 +141,29 @@ def test_any_function_can_be_the_style():
     assert not torch.allclose(gains[0, 0], gains[1, 0])
 
 
+def test_a_style_function_may_write_into_its_images():
+    def darkened(images, n_views, generator):
+        return images.mul_(0.5)[:, None].expand(-1, n_views, -1, -1, -1)
+
+    images = batch()
+    before = images.clone()
+    plan = ViewPlan((Views(1, 32, darkened, "image"), Views(1, 32, "none")))
+    alone = ViewPlan((plan.groups[1],))
+    draws = plan.draw(6, seeded())
+    assert_close(plan.apply(images, draws)[1], alone.apply(images, draws[1:])[0])
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("style", ["fa", "none"])
+def test_a_share_of_the_images_gets_its_part_of_the_draw(style):
+    images, plan = batch(), ViewPlan.parse(f"2x24 {style}")
+    (draw,) = plan.draw(6, seeded(), shares=2)
+    (whole,) = plan.apply(images, [draw])
+    for share in (slice(0, 3), slice(3, 6)):
+        (part,) = plan.apply(images[share], [draw.of(share)])
+        assert_close(part, whole[:, share], rtol=0, atol=1e-4)
+
+
 def test_the_options_of_style_arrive():
     images, options = batch(), dict(ratio_kind="area", symmetric=True)
     plan = ViewPlan(
@@ -158,16 +186,20 @@ def test_wrong_plans_are_refused():
         ViewPlan.parse("2x224 fda")
     with pytest.raises(ValueError, match="batch or image"):
         Views(2, 224, "bss", "sample")
-    with pytest.raises(ValueError, match="n >= 1"):
-        Views(0, 224)
+    for n, size in ((0, 224), (2, 0), (1.5, 224), (2, 22.4)):
+        with pytest.raises(ValueError, match="n >= 1 and size >= 1"):
+            Views(n, size)
     with pytest.raises(ValueError, match="groups of Views, at least one"):
         ViewPlan(())
     with pytest.raises(ValueError, match="r_min"):
         ViewPlan.parse("2x224 bss", ratios=(1, 0))
     with pytest.raises(ValueError, match=r"\(N, 3, S, S\)"):
         ViewPlan.parse("2x16 bss")(torch.rand(2, 3, 16, 20))
-    with pytest.raises(ValueError, match="three numbers"):
-        ViewPlan.parse("2x224 bss", std=(1, 0, 1))
+    for wrong in (dict(std=(1, 0, 1)), dict(std=(1, 1, float("nan"))), dict(mean=(0, 0))):
+        with pytest.raises(ValueError, match="three numbers"):
+            ViewPlan.parse("2x224 bss", **wrong)
+    with pytest.raises(ValueError, match="a number of images of 5, to be applied to 4"):
+        ViewPlan.parse("2x16 none").apply(batch(4), ViewPlan.parse("2x16 none").draw(5))
     with pytest.raises(ValueError, match=r"Geometry\.scale"):
         Views(2, 224, scale=(0.5, 0.2))
     with pytest.raises(ValueError, match="needs a colour_scope"):
