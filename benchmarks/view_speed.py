@@ -78,11 +78,11 @@ def kornia_views():
         K.RandomRotation(15.0, p=0.5),
         K.ColorJitter(0.8, 0.8, 0.8, 0.2, p=0.8, **batch),
         K.RandomEqualize(p=0.2, **batch),
-        K.RandomPosterize(4, p=0.2, **batch),
-        K.RandomSolarize(0.5, 0.0, p=0.2, **batch),
+        K.RandomPosterize((4, 4), p=0.2, **batch),
+        K.RandomSolarize((0.5, 0.5), (0.0, 0.0), p=0.2, **batch),
         K.RandomGrayscale(p=0.2, **batch),
-        K.RandomErasing(p=0.5, scale=(0.01, 0.16), ratio=(1.0, 1.0)),
         K.Normalize(IMAGENET_MEAN, IMAGENET_STD),
+        K.RandomErasing(p=0.5, scale=(0.01, 0.16), ratio=(1.0, 1.0)),
     )
 
     def make(images):
