@@ -96,7 +96,7 @@ def _official_lists(root: Path) -> dict[str, str]:
     split = {}
     for part in ("train", "test"):
         for file in sorted(root.glob(f"*_{part}.txt")) if root.is_dir() else ():
-            for line in file.read_text(encoding="utf-8").splitlines():
+            for line in file.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
                 split[line.rsplit(" ", 1)[0]] = part
     return split
 

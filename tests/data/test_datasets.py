@@ -106,6 +106,16 @@ def test_domainnet_as_it_is_published(capsys, tmp_path):
     assert store.table.classes == ("airplane",)
 
 
+def test_a_list_that_is_not_utf_8_is_no_hindrance(capsys, tmp_path):
+    fill(tmp_path / "files", domainnet_names(["bee"]))
+    line = b"clipart/bee/clipart_000000.jpg 24\r\nclipart/caf\xe9/1.jpg 3\r\n"
+    (tmp_path / "files/clipart_train.txt").write_bytes(line)
+    store, _ = pack(
+        capsys, tmp_path / "files", tmp_path / "store", "--as", "domainnet", "--skip-bad"
+    )
+    assert store.table.path == ("clipart/bee/clipart_000000.jpg",)
+
+
 def test_domainnet_without_its_lists_is_told(capsys, tmp_path):
     fill(tmp_path / "files", domainnet_names(["bee"]))
     store, said = pack(capsys, tmp_path / "files", tmp_path / "store", "--as", "domainnet")
