@@ -263,6 +263,17 @@ def test_training_cannot_read_a_target_image():
     assert not any(path.startswith("b/") for path in pool.paths)
 
 
+def test_a_pool_knows_its_own_rows():
+    table = table_of(SMALL)
+    rows = np.array([100, 3, 57])
+    pool = Pool(store_of(table), rows)
+    assert pool.images([2, 0])[:, 0, 0, 0].tolist() == [57, 100]
+    assert pool.labels.tolist() == table.label[rows].tolist()
+    assert pool.domains.tolist() == table.domain[rows].tolist()
+    assert pool.paths == [table.path[row] for row in rows]
+    assert len({*pool.domains}) == 3 and len({*pool.labels}) == 2
+
+
 def test_every_opening_of_a_target_is_counted(tmp_path):
     table = table_of(SMALL)
     split, log = make_split(table, targets=["b"]), tmp_path / "openings.jsonl"
