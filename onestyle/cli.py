@@ -16,6 +16,7 @@ COMMANDS = {
     "pretrain": ("train a backbone without labels", "onestyle.commands.pretrain"),
     "table": ("plan, run and show the paper's tables", "onestyle.commands.table"),
     "probe": ("how well few labels do on frozen features", "onestyle.commands.probe"),
+    "finetune": ("train the whole network on few labels", "onestyle.commands.finetune"),
     "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
     "analyze": ("show what runs know of domains and classes", "onestyle.commands.analyze"),
     "export": ("a run's backbone for timm, torchvision, ONNX, a hub", "onestyle.commands.export"),

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 from torch import nn
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from onestyle.methods.base import MakeOptimizer, Method
 
@@ -23,12 +23,12 @@ class Training:
     steps: int
     batch_size: int = 256
     accumulate: int = 1  # batches a step; each has its own style and its own loss
-    optimizer: Literal["lars", "sgd", "adamw"] = "lars"
+    optimizer: Literal["lars", "sgd", "adam", "adamw"] = "lars"
     lr: float = 0.2
     weight_decay: float = 1e-6
     momentum: float = 0.9  # of LARS and SGD
     nesterov: bool = False  # SGD
-    betas: tuple[float, float] = (0.9, 0.999)  # AdamW
+    betas: tuple[float, float] = (0.9, 0.999)  # Adam and AdamW
     warmup: float = 0.05  # share of the steps in which the rate rises to lr
     final_lr: float = 0.0  # where the cosine ends, over lr
     clip: float | None = None  # largest norm of the gradient
@@ -115,8 +115,9 @@ def maker(training: Training, method: Method) -> MakeOptimizer:
         ]
         groups = [group for group in groups if group["params"]]
         lr, decay = training.lr, training.weight_decay
-        if training.optimizer == "adamw":
-            return AdamW(groups, lr, betas=training.betas, weight_decay=decay)
+        if training.optimizer in ("adam", "adamw"):  # the decay is of the loss, or of the weights
+            kind = Adam if training.optimizer == "adam" else AdamW
+            return kind(groups, lr, betas=training.betas, weight_decay=decay)
         if training.optimizer == "sgd":
             options = {"momentum": training.momentum, "nesterov": training.nesterov}
             return SGD(groups, lr, weight_decay=decay, **options)

@@ -116,7 +116,8 @@ def changed(settings_of: T, settings: Iterable[str]) -> T:
 def recipe_of(tree: dict[str, Any]) -> Recipe:
     """The recipe that `plain` made a tree of; every value as its type says, or refused."""
     given, skip = tree["options"], {"backbone", *_COUNTS}
-    options = _typed(method_named(tree["method"]), given, "options.", skip=skip, instantiate=False)
+    method, how = method_named(tree["method"]), {"skip": skip, "instantiate": False}
+    options = _typed(method, given, "options.", **how) if given else {}
     return _typed(Recipe, {**tree, "options": {name: options[name] for name in given}})
 
 

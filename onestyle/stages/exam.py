@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,16 +104,25 @@ class Exam:
             ],
         }
 
+    def over(
+        self, what: str, pools: Mapping[str, Pool], make: Callable[..., Tensor]
+    ) -> dict[str, Tensor]:
+        """`make(pool, show=...)` of every pool."""
+        found, done = {}, 0
+        with progress(what, sum(map(len, pools.values()))) as shown:
+            for name, pool in pools.items():
+
+                def show(n: int, before: int = done) -> None:
+                    shown.show(before + n)
+
+                found[name] = make(pool, show=show)
+                done += len(pool)
+        return found
+
     def features(self, rows: Rows, device: str) -> dict[str, Tensor]:
         """Of the labelled rows ("train") and of every part, unaugmented."""
         pools = {"train": Pool(self.store, rows), **self.parts}
-        found, done = {}, 0
-        with progress("features", sum(map(len, pools.values()))) as shown:
-            for name, pool in pools.items():
-                show = lambda n, before=done: shown.show(before + n)  # noqa: E731
-                found[name] = self.frozen.features(pool, device, show=show)
-                done += len(pool)
-        return found
+        return self.over("features", pools, partial(self.frozen.features, device=device))
 
     def predicted(self, classify: Callable[[str], Tensor]) -> dict[str, Predicted]:
         """`classify` makes the classes (values, images) of a part."""

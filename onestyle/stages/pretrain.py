@@ -146,7 +146,7 @@ class Pretraining:
         recipe = self.recipe
         weights = sum(x.nbytes for x in self.method.state_dict().values())
         trained = sum(p.nbytes for p in self.method.parameters() if p.requires_grad)
-        moments = 2 if recipe.optimizer == "adamw" else 1
+        moments = 2 if recipe.optimizer in ("adam", "adamw") else 1
         kept = -(-recipe.steps // recipe.snapshot_every) if recipe.snapshot_every else 0
         return 2 * (weights + moments * trained) + kept * weights  # two: while one is replaced
 
@@ -242,6 +242,8 @@ def _default_store(recipe: Recipe) -> str:
 def make_method(recipe: Recipe, store: Store, split: Split) -> Method:
     """The recipe's method, as training begins with it."""
     needs = method_named(recipe.method).needs
+    if "label" in needs:
+        raise ValueError(f"{recipe.method} learns from labels: onestyle finetune does that")
     n_domains = len(np.unique(store.table.domain[split.train]))
     if "domain" in needs and (not store.table.domains or n_domains < 2):
         raise ValueError(f"{recipe.method} needs images of two domains or more, with their names")

@@ -30,6 +30,7 @@ CASES = {
     ),
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
     "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
+    "erm": Case("1x32 none", {"n_classes": 3}),
 }
 
 
@@ -55,6 +56,7 @@ def make_batch(name, step=0, n_images=8, dtype=torch.float32, kind=Batch):
         step=step,
         generator=generator,
         domain=(torch.arange(n_images) % 2)[share] if "domain" in needs else None,
+        label=(torch.arange(n_images) % 3)[share] if "label" in needs else None,
     )
 
 

@@ -1,0 +1,155 @@
+"""onestyle finetune: ERM by the loop of pretraining, for fractions and seeds; it goes on."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from onestyle.checkpoint import read_weights
+from onestyle.cli import main
+from onestyle.data.loader import Loader
+from onestyle.data.protocol import Pool, make_split
+from onestyle.data.store import open_store
+from onestyle.methods.erm import ERM
+from onestyle.run import read_rows
+from onestyle.stages.embed import features
+from onestyle.stages.evaluation import read_evaluation
+from onestyle.stages.finetune import training_of, views_of
+from onestyle.stages.frozen import open_frozen
+from onestyle.stream import Stream
+from tests.processes import start
+
+WORDS = (
+    "finetune", "random:test_resnet", "--data", "digits", "--targets", "photo", "--size", "16",
+    "--device", "cpu", "--seeds", "2", "--fractions", ".05",
+)  # fmt: skip
+
+
+def command(out, *words, steps=4, fractions=()):
+    settings = {"steps": steps, "batch_size": 16, "precision": "32-true", "save_minutes": 0}
+    settings |= {"log_every": 1}
+    found = [*WORDS, *fractions, "--out", str(out), *words]
+    return found + [word for key, of in settings.items() for word in ("--set", f"{key}={of}")]
+
+
+def test_what_it_leaves(tmp_path, capsys):
+    assert main(command(tmp_path / "a", fractions=["1"])) == 0
+    found = read_evaluation(tmp_path / "a")
+    result = found.result
+    assert (result["stage"], result["selector"]) == ("finetune", "last step")
+    assert result["seeds"] == {"pretraining": None, "labels": [0, 1], "finetuning": [0, 1]}
+    split = make_split(open_store("digits").table, targets=["photo"])
+    assert [(v["percent"], v["seed"], v["n_labels"]) for v in result["values"]] == [
+        (percent, seed, len(split.labelled(percent))) for percent in (5, 100) for seed in (0, 1)
+    ]
+    assert result["training"]["optimizer"] == "adam" and result["training"]["steps"] == 4
+    words = capsys.readouterr().out
+    assert "fine-tuning" in words and f"{found.summary[100]['photo']['mean']:.2f}" in words
+    assert sorted(os.listdir(tmp_path / "a/p5-s1")) == [
+        "lock", "metrics.jsonl", "network.safetensors", "predictions.safetensors", "recipe.yaml",
+        "result.json", "tensorboard",
+    ]  # fmt: skip
+
+
+def test_predictions_are_those_of_the_saved_network(tmp_path):
+    assert main(command(tmp_path / "a")) == 0
+    weights = read_weights(tmp_path / "a/p5-s1/network.safetensors")
+    frozen = open_frozen("random:test_resnet", size=16)
+    method = ERM(frozen.network, n_classes=10)
+    method.load_state_dict(weights)
+    found = read_evaluation(tmp_path / "a").parts["val"]
+    pool = Pool(open_store("digits"), found.rows)
+    ours = features(method.eval().logits, pool, 16, mean=frozen.mean, std=frozen.std)
+    assert np.array_equal(ours.argmax(1).numpy(), found.classes[1])
+
+
+def wait_for_row(path, step, process):
+    for _ in range(6000):
+        if any(row["step"] >= step for row in read_rows(path / "metrics.jsonl")):
+            return
+        assert process.is_alive(), "it ended by itself"
+        time.sleep(0.01)
+    raise TimeoutError(path)
+
+
+def test_what_is_finished_is_not_done_again(tmp_path):
+    assert main(command(tmp_path / "a")) == 0
+    first, second = (tmp_path / "a" / name for name in ("p5-s0", "p5-s1"))
+    done, weights = first.joinpath("result.json").stat().st_mtime_ns, second / "network.safetensors"
+    before, told = weights.read_bytes(), read_evaluation(tmp_path / "a").result["summary"]
+    for file in (tmp_path / "a/result.json", second / "result.json", weights):
+        file.unlink()
+    assert main(command(tmp_path / "a")) == 0
+    assert first.joinpath("result.json").stat().st_mtime_ns == done
+    assert weights.read_bytes() == before
+    assert read_evaluation(tmp_path / "a").result["summary"] == told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_interrupted_it_goes_on_to_the_same_bits(tmp_path, number):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert start(main, command(whole, steps=40)).wait() == 0
+    process = start(main, command(cut, steps=40))
+    wait_for_row(cut / "p5-s1", 2, process)  # the first seed is done, the second has begun
+    os.kill(process.pid, number)
+    process.join()
+    assert process.exitcode == (-number if number == signal.SIGKILL else 128 + number)
+    assert not (cut / "result.json").exists() and (cut / "p5-s0/result.json").exists()
+    done = (cut / "p5-s0/result.json").stat().st_mtime_ns
+    assert start(main, command(cut, steps=40)).wait() == 0
+    assert (cut / "p5-s0/result.json").stat().st_mtime_ns == done  # was not trained again
+    for seed in ("p5-s0", "p5-s1"):
+        ours, theirs = (read_weights(at / seed / "network.safetensors") for at in (cut, whole))
+        assert_close(ours, theirs, rtol=0, atol=0)
+    assert read_evaluation(cut).result["summary"] == read_evaluation(whole).result["summary"]
+
+
+def test_other_words_are_refused(tmp_path, capsys):
+    assert main(command(tmp_path / "a")) == 0
+    before = (tmp_path / "a/result.json").read_bytes()
+    assert main(command(tmp_path / "a")) == 2
+    assert "holds an evaluation; --force overwrites it" in capsys.readouterr().err
+    assert (tmp_path / "a/result.json").read_bytes() == before
+    (tmp_path / "a/result.json").unlink()
+    assert main(command(tmp_path / "a", steps=5)) == 2
+    assert "training.steps is 4 there and 5 now" in capsys.readouterr().err
+    assert main(command(tmp_path / "a", "--force", steps=5)) == 0
+    assert read_evaluation(tmp_path / "a").result["training"]["steps"] == 5
+
+
+def test_each_seed_begins_with_a_network_of_its_own():
+    weights = [
+        open_frozen("random:test_resnet", seed=seed).network.state_dict() for seed in (0, 0, 1)
+    ]
+    assert_close(weights[0], weights[1], rtol=0, atol=0)
+    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
+
+
+def test_the_stream_hands_over_labels_of_the_fraction_alone():
+    """And of each image its own label, whatever the batch is larger than."""
+    store = open_store("digits")
+    split = make_split(store.table, targets=["photo"])
+    pool = Pool(store, split.labelled(1))
+    frozen = open_frozen("random:test_resnet", size=32)
+    plan = views_of("digits", frozen)
+    stream = Stream(Loader(pool, 64, replacement=True), plan, torch.device("cpu"), 0, ERM.needs)
+    for batch in stream.batches(0, 3):
+        assert batch.domain is None and batch.views[0].shape == (1, 64, 3, 32, 32)
+        rows = pool.rows[batch.places.numpy()]
+        assert np.array_equal(batch.label.numpy(), store.table.label[rows])
+        assert {*rows.tolist()} <= {*split.labelled(1).tolist()}
+
+
+def test_the_settings_are_the_papers():
+    pacs, camelyon = training_of("pacs"), training_of("camelyon17")
+    assert (pacs.steps, pacs.batch_size, camelyon.steps, camelyon.batch_size) == (
+        5000, 128, 15_000, 64,
+    )  # fmt: skip
+    for training in (pacs, camelyon):
+        assert (training.optimizer, training.lr, training.weight_decay) == ("adam", 1e-4, 1e-4)
+        assert training.rate(0) == 1 and training.rate(training.steps - 1) < 1e-6  # no warm-up
