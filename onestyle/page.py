@@ -89,7 +89,7 @@ class Page:
         if marker == "-":
             self._axes.plot([x - size, x + size], [y, y], color=colour, lw=4)
         else:
-            self._axes.plot(x, y, marker, color=colour, ms=size, mew=0)
+            self._axes.plot(x, y, marker=marker, color=colour, ms=size, mew=0)
 
     def chart(self, x: float, y: float, width: float, height: float) -> Axes:
         """Axes whose frame, without what stands around it, has its upper left corner at (x, y)."""

@@ -24,7 +24,7 @@ __all__ = ["Embedding", "compute", "draw", "spread_rows"]
 
 PER_KIND, MOST = 500, 5000  # images of a domain and class; of a map
 SIDE, HEAD, GAP, COLUMNS = 520, 150, 40, 3  # of a panel, pixels; how many side by side
-MOST_NAMES = 24  # of classes
+SHAPES = (*MARKERS, *(f"${letter}$" for letter in "ABCDEFGHIJKLMNOPQRSTUVWYZ"))  # of classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,8 @@ def _tsne(z: NDArray[np.float32], perplexity: float, seed: int) -> NDArray[np.fl
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
-    x = PCA(min(50, *z.shape), random_state=seed).fit_transform(z)
+    with np.errstate(invalid="ignore"):  # shares of no variance: a collapsed network
+        x = PCA(min(50, *z.shape), random_state=seed).fit_transform(z)
     start = np.random.default_rng(seed).normal(scale=1e-6, size=(len(z), 2))
     start[:, : x.shape[1]] += 1e-4 * x[:, :2] / max(1e-6, float(x[:, 0].std()))
     start = start.astype(np.float32)
@@ -152,12 +153,9 @@ def draw(
     )
     hues, shapes = _present(results, "domain"), _present(results, "label")
     colours = {number: _colour(i, len(hues)) for i, number in enumerate(hues)}
-    markers = {number: MARKERS[i % len(MARKERS)] for i, number in enumerate(shapes)}
+    markers = {number: SHAPES[i % len(SHAPES)] for i, number in enumerate(shapes)}
     key(page, [("o", colour, _name(domains, d)) for d, colour in colours.items()])
-    key(
-        page,
-        [(marker, GREY, _name(classes, c)) for c, marker in list(markers.items())[:MOST_NAMES]],
-    )
+    key(page, _key_of_classes(markers, classes))
     for i, (name, result) in enumerate(results.items()):
         x = MARGIN + i % columns * (SIDE + GAP)
         _titles(page, x, name, result)
@@ -182,6 +180,14 @@ def _colour(i: int, n: int) -> str:
     from matplotlib.colors import to_hex
 
     return to_hex(colormaps["turbo"](i / (n - 1)))
+
+
+def _key_of_classes(markers: dict[int, str], classes: Sequence[str]) -> list[tuple[str, str, str]]:
+    items = [(marker, GREY, _name(classes, c)) for c, marker in markers.items()]
+    if len(items) <= len(SHAPES):
+        return items
+    more = f"and, with the same markers again, {len(items) - len(SHAPES):,} more"
+    return [*items[: len(SHAPES)], ("", GREY, more)]
 
 
 def _name(names: Sequence[str], number: int) -> str:

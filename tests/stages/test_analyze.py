@@ -1,13 +1,17 @@
 """What the analyses are given of a run, and the command that shows what they find."""
 
+import json
+import shutil
 from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch.testing import assert_close
 
+from onestyle.analysis import purity
 from onestyle.checkpoint import read_weights
 from onestyle.cli import main
 from onestyle.data.protocol import TargetPool
@@ -15,13 +19,15 @@ from onestyle.data.store import open_store
 from onestyle.run import read_rows
 from onestyle.stages.analyze import open_subject, open_subjects
 from onestyle.stages.embed import prepare
+from onestyle.stages.pretrain import Pretraining, make_fabric
 
 SMALL = ("batch_size=32", "steps=4", "precision=32-true", "monitor_every=0", "snapshot_every=2")
 VIEWS = {"simclr": "2x16", "swav": "2x16 + 1x8"}
 
 
-def pretrained(path, method, *settings, targets=("photo",)):
-    words = ["pretrain", f"digits/{method}", "--targets", *targets, "--accelerator", "cpu"]
+def pretrained(path, method, *settings, targets=("photo",), more=()):
+    words = ["pretrain", f"digits/{method}", "--accelerator", "cpu", *more]
+    words += ["--targets", *targets] if targets else []
     settings = (*SMALL, f"views={VIEWS[method]}", *settings)
     words += [word for setting in settings for word in ("--set", setting)]
     assert main([*words, "--out", str(path)]) == 0
@@ -94,8 +100,6 @@ def test_embeddings_are_of_the_batches_that_would_have_come_next(runs):
     first, second = subject.embeddings(n_batches=2)
     assert first["projector"].shape == (2, 32, 128) and first["backbone"].shape == (2, 32, 96)
     assert not torch.equal(first["projector"], second["projector"])
-    from onestyle.stages.pretrain import Pretraining, make_fabric
-
     recipe, fabric = subject.run.recipe, make_fabric(accelerator="cpu")
     job = Pretraining.plan(recipe, "digits", ["photo"], [], fabric)
     (batch,) = job.stream.batches(recipe.steps, recipe.steps + 1)
@@ -117,8 +121,6 @@ def test_scores_follow_the_snapshots(runs):
 
 
 def test_without_its_checkpoint_a_run_has_its_last_snapshot(runs, tmp_path):
-    import shutil
-
     shutil.copytree(runs / "simclr", tmp_path / "run")
     whole = open_subject(tmp_path / "run").last.state_dict()
     (tmp_path / "run/checkpoints/last.ckpt").unlink()
@@ -143,3 +145,141 @@ def test_what_cannot_be_analysed_is_said(runs, tmp_path):
     other = pretrained(tmp_path / "other", "simclr", targets=["neon"])
     with pytest.raises(ValueError, match=f"{other} was trained on other images than"):
         open_subjects([runs / "simclr", other])
+
+
+# The command ------------------------------------------------------------------------------------
+
+
+def analyzed(capsys, *words):
+    """Exit code, stdout, stderr of `onestyle analyze WORDS`."""
+    capsys.readouterr()
+    try:
+        code = main(["analyze", *map(str, words)])
+    except SystemExit as stop:
+        code = stop.code
+    return code, *capsys.readouterr()
+
+
+def refused(capsys, *words):
+    code, out, err = analyzed(capsys, *words)
+    assert code == 2 and out == "" and err.count("\n") == 1
+    return err.removeprefix("onestyle: error: ").rstrip()
+
+
+def test_purity_of_runs_side_by_side(runs, tmp_path, capsys):
+    out = tmp_path / "a.png"
+    words = ("purity", runs / "simclr", runs / "simclr-fa", "--names", "BSS", "FA", "--out", out)
+    code, said, _ = analyzed(capsys, *words, "--per-domain", 20)
+    lines = said.splitlines()
+    assert code == 0 and lines[2] == f"{out} shows it, {tmp_path / 'a.json'} has the numbers"
+    assert lines[0].startswith("BSS: domain purity 0.") and lines[1].startswith("FA: domain ")
+    assert lines[0].endswith("of 20 neighbours among 80") and "(chance 0.24)" in lines[0]
+    with Image.open(out) as picture:
+        picture.load()
+
+    found = json.loads((tmp_path / "a.json").read_text())
+    subject = open_subject(runs / "simclr")
+    seen = subject.features(subject.unseen(20))
+    expected = purity.compute(seen.features, seen.label, seen.domain).numbers()
+    assert found["runs"]["BSS"]["purity"] == expected
+    assert found["runs"]["FA"]["run"] == "simclr-fa" and found["runs"]["FA"]["style"] == "fa"
+    assert found["runs"]["FA"]["target_openings"] == 1
+    assert (found["part"], found["per_domain"]) == ("all", 20)
+    assert found["data"] == subject.run.config["data"]
+    assert str(tmp_path) not in json.dumps(found) and str(runs) not in json.dumps(found)
+
+
+@pytest.mark.parametrize("what", ["purity", "homogeneity", "map"])
+def test_source_validation_alone_opens_no_target(what, runs, tmp_path, capsys):
+    words = (what, runs / "swav", "--out", tmp_path / "a.png", "--part", "val")
+    code, said, _ = analyzed(capsys, *words, "--per-domain", 10)
+    assert code == 0 and said.startswith("swav: ") and " 30" in said  # of three sources
+    assert not (runs / "swav/target_openings.jsonl").exists()
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["runs"]["swav"]["target_openings"] == 0 and found["part"] == "val"
+
+
+def test_similarity_looks_at_training_images(runs, tmp_path, capsys):
+    code, said, _ = analyzed(capsys, "similarity", runs / "simclr", "--out", tmp_path / "a.png")
+    assert code == 0 and said.startswith("simclr: projector: mean ") and "; backbone: " in said
+    assert not (runs / "simclr/target_openings.jsonl").exists()
+    found = json.loads((tmp_path / "a.json").read_text())["runs"]["simclr"]["similarity"]
+    assert found["projector"]["pairs"] == 10 * 4 * 32 * 31 / 2
+    assert (found["projector"]["dim"], found["backbone"]["dim"]) == (128, 96)
+    code, _, err = analyzed(capsys, "similarity", "a", "--out", "a.png", "--part", "val")
+    assert code == 2 and "unrecognized arguments: --part" in err
+
+
+def test_homogeneity_over_the_snapshots(runs, tmp_path, capsys):
+    words = ("homogeneity", runs / "swav", "--out", tmp_path / "a.png", "--per-domain", 15)
+    code, said, _ = analyzed(capsys, *words)
+    assert code == 0 and said.startswith("swav: at step 4 domain homogeneity 0.")
+    found = json.loads((tmp_path / "a.json").read_text())["runs"]["swav"]["homogeneity"]
+    assert [step["step"] for step in found["steps"]] == [2, 4] and found["n"] == 60
+
+
+def test_a_run_without_prototypes_is_refused_before_anything_is_opened(runs, tmp_path, capsys):
+    words = ("homogeneity", runs / "swav", runs / "simclr", "--out", tmp_path / "a.png")
+    assert refused(capsys, *words) == "SimCLR has no prototypes; SWaV and MSN have"
+    assert not [*tmp_path.iterdir()] and not [*runs.glob("*/target_openings.jsonl")]
+
+
+def test_a_map_names_domains_and_classes(runs, tmp_path, capsys):
+    words = ("map", runs / "simclr", "--per-domain", 10, "--out", tmp_path / "a.pdf")
+    code, said, _ = analyzed(capsys, *words)
+    assert code == 0 and said.startswith("simclr: 40 of 40 images, domain purity ")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_nothing_is_overwritten_unless_forced(runs, tmp_path, capsys):
+    words = ("purity", runs / "simclr", "--part", "val", "--out", tmp_path / "a.png")
+    (tmp_path / "a.json").write_text("mine")
+    said = refused(capsys, *words)
+    assert said == f"{tmp_path / 'a.json'} exists; --force overwrites it"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    assert analyzed(capsys, *words, "--force")[0] == 0
+    assert json.loads((tmp_path / "a.json").read_text())["analysis"] == "purity"
+    said = refused(capsys, *words)
+    assert said == f"{tmp_path / 'a.png'} exists; --force overwrites it"
+
+
+def test_bad_input_is_told_in_a_line(runs, tmp_path, capsys):
+    words = ("purity", "--out", tmp_path / "a.png")
+    said = refused(capsys, *words, tmp_path)
+    assert said == f"{tmp_path} is not a run; onestyle pretrain makes one"
+    said = refused(capsys, *words, runs / "simclr", "--data", "digits:16")
+    assert said == f"digits:16 is not the store that {runs / 'simclr'} was trained on"
+    shutil.copytree(runs / "simclr", tmp_path / "run")
+    (tmp_path / "run/result.json").unlink()
+    assert "is not finished" in refused(capsys, *words, tmp_path / "run")
+    said = refused(capsys, "purity", runs / "simclr", "--out", tmp_path / "a.gif")
+    assert "the name of a picture ends in one of" in said
+    shutil.copytree(runs / "swav", tmp_path / "cut")
+    snapshot = tmp_path / "cut/snapshots/step_000002.safetensors"
+    snapshot.write_bytes(snapshot.read_bytes()[:999])
+    said = refused(capsys, "homogeneity", tmp_path / "cut", "--out", tmp_path / "a.png")
+    assert said.startswith(f"{snapshot} cannot be read: ")
+    assert not (tmp_path / "a.png").exists() and not (tmp_path / "a.json").exists()
+
+
+@pytest.fixture(scope="module")
+def unnamed(tmp_path_factory):
+    """A run on 40 images in one folder: no domains, no classes."""
+    folder, dice = tmp_path_factory.mktemp("unnamed"), np.random.default_rng(0)
+    (folder / "images").mkdir()
+    for k in range(40):
+        pixels = dice.integers(0, 256, (16, 16, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"images/{k:02}.png")
+    words = ["data", "pack", str(folder / "images"), str(folder / "store"), "--size", "16"]
+    assert main(words) == 0
+    store = ("--data", str(folder / "store"))
+    return pretrained(folder / "run", "simclr", targets=(), more=store)
+
+
+def test_without_labels_there_are_still_cosines_and_maps(unnamed, tmp_path, capsys):
+    out = ("--out", tmp_path / "a.png")
+    said = refused(capsys, "purity", unnamed, *out)
+    assert said == "purity needs domains or classes, and neither is known"
+    assert analyzed(capsys, "similarity", unnamed, *out)[0] == 0
+    code, said, _ = analyzed(capsys, "map", unnamed, *out, "--force")
+    assert code == 0 and said.startswith("run: 4 of 4 images\n")
