@@ -49,7 +49,7 @@ def agreements(
     hits = {name: features.new_zeros(ks[-1], dtype=torch.int64) for name in kinds}  # by rank
     for rows, nearest in _nearest(features, ks[-1]):
         for name, labels in kinds.items():
-            hits[name] += (labels[nearest] == labels[rows, None]).sum(0)
+            hits[name] += (labels[nearest] == labels[rows][:, None]).sum(0)
     total = {name: by_rank.cumsum(0).tolist() for name, by_rank in hits.items()}
     return {name: {k: within[k - 1] / (n * k) for k in ks} for name, within in total.items()}
 
@@ -69,21 +69,22 @@ def majority(labels: Tensor, own: Tensor) -> Tensor:
     return most.gather(1, own[:, None])[:, 0] / most.sum(1)
 
 
-def _nearest(features: Tensor, k: int) -> Iterator[tuple[slice, Tensor]]:
-    """Some rows after others, and their nearest other points (rows, min(k, n - 1)), nearest first.
+def _nearest(features: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Some rows (m,) after others, their nearest other points (m, min(k, n - 1)), nearest first.
 
     Ties are drawn by lot: else the order of the images, often that of their domains, would decide.
+    As near 1 a float32 has few numbers for lots, the images are taken in random order besides.
     """
-    z, n = directions(features), len(features)
+    n = len(features)
     if n < 2 or k < 1:
         raise ValueError(f"neighbours need two images and k = 1 or more; got {n} images, k = {k}")
-    n_rows = max(1, min(n, BLOCK // n))
-    generator = torch.Generator(z.device).manual_seed(0)
+    generator = torch.Generator(features.device).manual_seed(0)
+    order = torch.randperm(n, generator=generator, device=features.device)
+    z, n_rows = directions(features[order]), max(1, min(n, BLOCK // n))
     lots = APART * torch.rand(n_rows, n, generator=generator, device=z.device)
     block = torch.empty_like(lots)
     for start in range(0, n, n_rows):
-        rows = slice(start, min(start + n_rows, n))
-        m = rows.stop - start
-        cosine = torch.addmm(lots[:m], z[rows], z.T, out=block[:m])
+        m = min(n_rows, n - start)
+        cosine = torch.addmm(lots[:m], z[start : start + m], z.T, out=block[:m])
         cosine[:, start:].fill_diagonal_(-torch.inf)  # not oneself
-        yield rows, cosine.topk(min(k, n - 1)).indices
+        yield order[start : start + m], order[cosine.topk(min(k, n - 1)).indices]
