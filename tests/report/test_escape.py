@@ -23,6 +23,8 @@ NASTY = [
     "\\textbf{x} \\input{/etc/passwd}",
     "50% & #1_a ^ ~",
     "=HYPERLINK(1)",
+    "a;=1+1",
+    "a, @x",
     "&amp;lt;",
     "one\ntwo\ttabs\u202eback",
 ]
