@@ -265,9 +265,9 @@ def test_training_cannot_read_a_target_image():
 
 def test_a_pool_knows_its_own_rows():
     table = table_of(SMALL)
-    rows = np.array([100, 3, 57])
+    rows = np.array([120, 3, 57])
     pool = Pool(store_of(table), rows)
-    assert pool.images([2, 0])[:, 0, 0, 0].tolist() == [57, 100]
+    assert pool.images([2, 0])[:, 0, 0, 0].tolist() == [57, 120]
     assert pool.labels.tolist() == table.label[rows].tolist()
     assert pool.domains.tolist() == table.domain[rows].tolist()
     assert pool.paths == [table.path[row] for row in rows]
