@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onestyle.commands.words import note, say, whole
+from onestyle.commands.words import note, say, share, whole
 
 if TYPE_CHECKING:
     from onestyle.report.tables import Table
     from onestyle.tables.collect import Harvest
     from onestyle.tables.plan import Ask, Job
 
+N_OTHERS = 5  # that are named
 FORMATS = ("md", "tex", "csv", "html")
 
 
@@ -25,17 +26,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--methods", **several, help="these rows alone")
     add("--styles", **several, help="these rows alone: none, fa, bss")
     add("--targets", **several, help="these unseen domains alone")
-    percents = {"nargs": "+", "type": whole(1, 100), "default": [], "metavar": "PERCENT"}
-    add("--fractions", **percents, help="of the labels (1 5 10 100)")
+    shares = {"nargs": "+", "type": share, "default": [], "metavar": "F"}
+    add("--fractions", **shares, help="shares of the labels (the table's: .01 .05 .1 1)")
     seeds = {"nargs": "+", "type": whole(0, 10**6), "default": [0], "metavar": "SEED"}
     add("--seeds", **seeds, help="of pretraining (0)")
     probes = "each evaluation is done with the seeds 0..N-1 (the paper's number of runs)"
     add("--probe-seeds", type=whole(1, 1000), metavar="N", help=probes)
+    evaluation = "change every probe and fine-tuning: steps, batch_size, lr, weight_decay"
+    add("--probe-set", action="append", default=[], metavar="FIELD=VALUE", help=evaluation)
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help="change every recipe")
+    add("--run", action="store_true", help="carry out the cells that are missing")
+    add("--jobs", type=whole(1, 1024), metavar="N", help="cells at once (one for each GPU, or 1)")
+    slurm = "each cell a job of SLURM; submitit's parameters, as slurm_partition=gpu"
+    add("--slurm", nargs="*", metavar="KEY=VALUE", help=slurm)
     add("--no-trial", action="store_true", help="do not try the methods to estimate their price")
     add("--format", choices=FORMATS, help="(that of --out, else md)")
     add("--out", type=Path, metavar="FILE", help="where the table goes (default: to the terminal)")
-    add("--force", action="store_true", help="overwrite the file")
+    add(
+        "--picture", type=Path, metavar="FILE", help="of batch-size: accuracy over N for each style"
+    )
+    add("--force", action="store_true", help="overwrite these files")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,12 +58,15 @@ def run(args: argparse.Namespace) -> int:
     layout = layout.with_recipes(args.recipes) if args.recipes else layout
     jobs, data = plan(layout, ask), args.data or default_data(layout)
     store = open_data(layout, data) if data else None
-    harvest = collect(args.runs, jobs, store)
+    harvest, n_failed = collect(args.runs, jobs, store), 0
     _show_plan(args, jobs, harvest, data)
+    if args.run and harvest.missing(jobs):
+        n_failed = _work(args, jobs, harvest, data)
+        harvest = collect(args.runs, jobs, store)
     _show_table(args, make_table(layout, ask, jobs, harvest), kind)
     for line in harvest.problems:
         note(f"onestyle: error: {line}")
-    return 2 if harvest.problems else 0
+    return 2 if harvest.problems else int(n_failed > 0)
 
 
 def _ask(args: argparse.Namespace) -> Ask:
@@ -67,18 +80,23 @@ def _ask(args: argparse.Namespace) -> Ask:
         seeds=tuple(sorted({*args.seeds})),
         n_probes=args.probe_seeds,
         settings=tuple(args.set),
+        evaluation=tuple(args.probe_set),
     )
 
 
 def _kind(args: argparse.Namespace) -> str:
-    """The format, once it is sure that it can be written where it shall."""
+    """The format, once it is sure that all can be written where it shall."""
+    from onestyle.page import check_out, check_place
+
     kind = args.format or (args.out.suffix[1:] if args.out else "md")
     if kind not in FORMATS:
         raise ValueError(f"{args.out}: its ending must be one of {', '.join(FORMATS)}, or --format")
-    if args.out and args.out.exists() and not args.force:
-        raise ValueError(f"{args.out} exists; --force overwrites it")
-    if args.out and not args.out.absolute().parent.is_dir():
-        raise ValueError(f"{args.out.parent} is not a folder")
+    if args.out:
+        check_place(args.out, force=args.force)
+    if args.picture and args.name != "batch-size":
+        raise ValueError(f"--picture is of batch-size, not of {args.name}")
+    if args.picture:
+        check_out(args.picture, force=args.force)
     return kind
 
 
@@ -92,15 +110,36 @@ def _show_plan(
         f"{args.name}: {len(jobs)} cells in {args.runs}, {len(jobs) - len(missing)} done, "
         f"{begun} begun, {len(missing) - begun} not begun"
     )
-    if harvest.n_others:
-        note(f"{harvest.n_others} other runs in {args.runs} belong to no cell of it")
+    for other in harvest.others[:N_OTHERS]:
+        note(f"of no cell of this table: {other}")
+    if more := harvest.others[N_OTHERS:]:
+        note(f"of no cell of this table: {len(more)} more in {args.runs}")
     if missing and not data:
         note("--data STORE tells the hours and the disk that the missing ones take")
-    elif missing and data and not args.no_trial:
+    elif missing and data and not (args.run or args.no_trial):
         from onestyle.tables.price import price_lines
 
         for line in price_lines(jobs, harvest, data, note):
             note(line)
+
+
+def _work(args: argparse.Namespace, jobs: list[Job], harvest: Harvest, data: str | None) -> int:
+    """Carry out what is missing, a line a cell; how many failed."""
+    if not data:
+        raise ValueError(f"--data must name a store of {args.name}; onestyle data pack makes one")
+    import torch
+
+    from onestyle.tables.work import run_here, run_on_cluster, tasks_of
+
+    tasks, states = tasks_of(jobs, harvest, args.runs, data), []
+    if args.slurm is not None:
+        outcomes = run_on_cluster(tasks, args.slurm)
+    else:
+        outcomes = run_here(tasks, args.jobs or max(1, torch.cuda.device_count()))
+    for outcome in outcomes:
+        states.append(outcome.state)
+        note(f"cell {len(states)} of {len(tasks)} {outcome}")
+    return states.count("failed")
 
 
 def _show_table(args: argparse.Namespace, table: Table, kind: str) -> None:
@@ -108,8 +147,14 @@ def _show_table(args: argparse.Namespace, table: Table, kind: str) -> None:
     from onestyle.report.tables import FORMATS
 
     text = FORMATS[kind](table)
-    if args.out is None:
+    if args.out:
+        write_whole(args.out, lambda file: file.write(text.encode()))
+        note(f"{args.out} has the table")
+    else:
         say(text.rstrip("\n"))
-        return
-    write_whole(args.out, lambda file: file.write(text.encode()))
-    note(f"the table is in {args.out}")
+    if args.picture:
+        from onestyle.page import save
+        from onestyle.tables.sweep import draw
+
+        save(draw(table), args.picture, force=args.force)
+        note(f"{args.picture} shows it")

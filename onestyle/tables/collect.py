@@ -16,7 +16,7 @@ import yaml
 from onestyle.data.store import Store
 from onestyle.run import Run, read_result, read_run
 from onestyle.stages.evaluation import read_evaluation, summarize
-from onestyle.tables.plan import EVALUATION, Job, fingerprint
+from onestyle.tables.plan import EVALUATION, Job, differences, fingerprint
 
 __all__ = ["STAGES", "Evaluated", "Found", "Harvest", "collect", "look_into"]
 
@@ -69,7 +69,7 @@ class Found:
 class Harvest:
     found: dict[str, Found]  # by the job's key
     problems: list[str]  # of folders that belong here and cannot be used, a line each
-    n_others: int = 0  # runs that belong to no job
+    others: list[str] = field(default_factory=list)  # runs of no job, and why they are of none
 
     def of(self, job: Job) -> Found | None:
         return self.found.get(job.key)
@@ -93,7 +93,7 @@ def collect(runs: Path, jobs: Sequence[Job], store: Store | None = None) -> Harv
         if key == PART:
             continue
         if key not in known or (store and not _same_images(data, store)):
-            harvest.n_others += 1
+            harvest.others.append(f"{folder}{_why_not(folder, data, jobs, store)}")
             continue
         found, problems = look_into(folder, known[key])
         harvest.problems += problems
@@ -134,6 +134,19 @@ def _identify_scratch(result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return "", data
     names = (data["sources"], data["targets"])
     return fingerprint({"backbone": network["timm"], "method": "erm"}, *names), data
+
+
+def _why_not(folder: Path, data: dict[str, Any], jobs: Sequence[Job], store: Store | None) -> str:
+    """What keeps a run from being that of the job which is most like it."""
+    if store and not _same_images(data, store):
+        return f": on other images than those of {store.path or store.name}"
+    if not (folder / "recipe.yaml").is_file():
+        return ""
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))["recipe"]
+    like = [job for job in jobs if job.line.method == recipe["method"]]
+    like = [job for job in like if sorted(job.targets) == sorted(data["targets"])]
+    apart = min((differences(recipe, job.recipe) for job in like), key=len, default=[])
+    return f": {', '.join(apart)}" if apart else ""
 
 
 def _same_images(data: dict[str, Any], store: Store) -> bool:

@@ -15,7 +15,7 @@ from onestyle.recipes import Recipe, changed, override, plain
 from onestyle.stages.linear import probing_of
 from onestyle.tables.layout import STYLES, Layout, Line, recipes_in
 
-__all__ = ["Ask", "Job", "fingerprint", "lines_of", "pixels", "plan", "targets_of"]
+__all__ = ["Ask", "Job", "differences", "fingerprint", "lines_of", "pixels", "plan", "targets_of"]
 
 # What changes no weight: runs that differ in it alone are the same.
 _ASIDE = ("log_every", "monitor_every", "snapshot_every", "save_minutes")
@@ -87,14 +87,22 @@ class Job:
 
 
 def fingerprint(recipe: dict[str, Any], sources: Iterable[str], targets: Iterable[str]) -> str:
-    """Of all that decides the weights, apart from the store.
-
-    A field that a saved recipe does not name, as it is newer than that, has its default.
-    """
-    known = {**_DEFAULTS, **recipe}
-    known = {name: value for name, value in known.items() if name not in _ASIDE}
-    text = json.dumps([known, sorted(sources), sorted(targets)], sort_keys=True)
+    """Of all that decides the weights, apart from the store."""
+    text = json.dumps([_decisive(recipe), sorted(sources), sorted(targets)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _decisive(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A field that a saved recipe does not name, as it is newer than that, has its default."""
+    return {k: v for k, v in {**_DEFAULTS, **recipe}.items() if k not in _ASIDE}
+
+
+def differences(recipe: dict[str, Any], wanted: Recipe) -> list[str]:
+    """What of a saved recipe is otherwise than wanted."""
+    was, now = _decisive(recipe), _decisive(plain(wanted))
+    return [
+        f"{name} {was[name]!r}, not {now.get(name)!r}" for name in was if was[name] != now.get(name)
+    ]
 
 
 def pixels(recipe: Recipe) -> int:

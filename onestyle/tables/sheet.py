@@ -33,6 +33,8 @@ def make_table(layout: Layout, ask: Ask, jobs: Sequence[Job], harvest: Harvest) 
     sheet = _Sheet(layout, ask, jobs, harvest)
     blocks = list(_blocks(layout, ask))
     rows = tuple(row for group, columns in blocks for row in sheet.rows(group, columns))
+    if not rows:
+        raise ValueError(f"no row of {layout.name} has such a method with such a style")
     columns = tuple(column.title for column in blocks[0][1])
     of_the_paper = layout.paper.notes if layout.paper else {}
     notes = {**of_the_paper, **sheet.notes()}
@@ -157,6 +159,9 @@ class _Sheet:
             yield f"The paper: mean of {paper.n_runs} runs; {paper.protocol}."
         if any(line.method == "erm" for line in self.lines):
             yield "ERM: random weights, the whole network trained on the labelled images alone."
+        for what, settings in (("recipe", self.ask.settings), ("evaluation", self.ask.evaluation)):
+            if settings:
+                yield f"Changed in every {what}: {', '.join(settings)}."
         cells = [cell for row in rows for cell in row.cells.values() if cell.n]
         for varied in dict.fromkeys(cell.provenance["varied"] for cell in cells):
             some = sum(cell.provenance["varied"] == varied for cell in cells)
