@@ -35,7 +35,7 @@ SETTINGS = {
         "options.momentum=0.95",
     ],
     "mocov2": ["steps=80", "views=2x24 0.5..1", f"options.queue_size={N}", "options.momentum=0.9"],
-    "mae": ["steps=120", "lr=5e-3", "views=1x32 0.8..1"],
+    "mae": ["steps=220", "lr=5e-3", "views=1x32 0.8..1"],
 }  # fmt: skip
 
 
