@@ -20,6 +20,7 @@ COMMANDS = {
     "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
     "analyze": ("show what runs know of domains and classes", "onestyle.commands.analyze"),
     "export": ("a run's backbone for timm, torchvision, ONNX, a hub", "onestyle.commands.export"),
+    "demo": ("from nothing to a report, on embedded digits, in minutes", "onestyle.commands.demo"),
     "report": ("one page about runs: accuracy, views, curves, maps", "onestyle.commands.report"),
 }
 

@@ -108,7 +108,8 @@ def _verdict(groups: Sequence[Group], top: Headline) -> str:
 
 def _difference(group: Group, ours: Score, other: Group, theirs: Score) -> str:
     by = ours.mean - theirs.mean
-    said = f"{html(group.name)} - {html(other.name)}: <b>{by:+.1f}</b> points"
+    signed = f"{by:+.1f}".replace("-", "&minus;")
+    said = f"{html(group.name)} &minus; {html(other.name)}: <b>{signed}</b> points"
     if ours.std is None or theirs.std is None:
         return f"{said}, of one value each: another seed may turn it round."
     spread = (ours.std**2 + theirs.std**2) ** 0.5

@@ -68,12 +68,12 @@ def line_chart(
     y_word: Callable[[float], str] = "{:g}".format,
 ) -> str:
     """A figure: `title` above, `below` is what x counts; `levels` are dashed lines with words."""
-    xs = [x for curve in curves for x in curve.x]
+    xs = [x for curve in curves for x in curve.x] + [*x_ticks]
     ys = [y for curve in curves for y in (*curve.y, *_ends(curve))] + [y for y, _ in levels]
     ticks = _ticks(min(ys) if y_from is None else y_from, max(ys))
     x = Axis(min(xs), max(xs), LEFT + 6, WIDTH - RIGHT - 6, log)
     y = Axis(ticks[0], max(ticks[-1], max(ys)), HEIGHT - BOTTOM, TOP)
-    parts = [_grid(y, ticks, y_word), _below(x, x_ticks or _ticks(x.low, x.high), below)]
+    parts = [_grid(y, ticks), _below(x, x_ticks or _ticks(x.low, x.high), below)]
     parts += [_level(y, level, words) for level, words in levels]
     parts += [_curve(curve, x, y, y_word, below) for curve in curves]
     return _figure(title, "".join(parts))
@@ -88,9 +88,11 @@ def _figure(title: str, inside: str) -> str:
     )
 
 
-def _grid(y: Axis, ticks: Sequence[float], word: Callable[[float], str]) -> str:
+def _grid(y: Axis, ticks: Sequence[float]) -> str:
     lines = "".join(f"M{LEFT},{y(tick)}H{WIDTH - RIGHT}" for tick in ticks)
-    words = (f'<text x="{LEFT - 7}" y="{y(tick) + 4}">{word(tick)}</text>' for tick in ticks)
+    words = (
+        f'<text x="{LEFT - 7}" y="{y(tick) + 4}">{_short_number(tick)}</text>' for tick in ticks
+    )
     return f'<path class="grid" d="{lines}"/><g class="y">{"".join(words)}</g>'
 
 
@@ -111,7 +113,8 @@ def _level(y: Axis, level: float, words: str) -> str:
 
 
 def _curve(curve: Curve, x: Axis, y: Axis, word: Callable[[float], str], below: str) -> str:
-    points = [(x(a), y(b)) for a, b in zip(curve.x, curve.y, strict=True)]
+    aside = 3 * (curve.series - 1) if curve.error else 0  # error bars stand side by side
+    points = [(x(a) + aside, y(b)) for a, b in zip(curve.x, curve.y, strict=True)]
     line = "M" + "L".join(f"{a:g},{b:g}" for a, b in points)
     dashed = " dashed" if curve.dashed else ""
     parts = [f'<path class="line{dashed}" d="{line}"/>']
@@ -143,7 +146,7 @@ def _ends(curve: Curve) -> list[float]:
 def _ticks(low: float, high: float) -> list[float]:
     from matplotlib.ticker import MaxNLocator
 
-    found = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    found = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
     return [float(f"{tick:.10g}") for tick in found]
 
 

@@ -26,6 +26,7 @@ __all__ = ["gather"]
 
 N_IMAGES, N_VIEWS = 6, 6  # of the grids of views; of each group of a plan at most
 PER_DOMAIN, N_HOMOGENEITY = 2000, 200  # unseen images of a domain, at most
+N_BATCHES = 3  # of training views: some million pairs
 MOST_DOTS = 1200  # of a map: the page stays small
 
 
@@ -69,7 +70,7 @@ def _purity(seen: Seen) -> Purity:
 
 
 def _similarity(subject: Subject) -> Similarity:
-    return similarity.compute(batch["projector"] for batch in subject.embeddings())
+    return similarity.compute(batch["projector"] for batch in subject.embeddings(N_BATCHES))
 
 
 def _homogeneity(subject: Subject, per_domain: int) -> Homogeneity | None:

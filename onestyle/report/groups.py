@@ -15,6 +15,7 @@ from onestyle.analysis.drawing import looks_of
 from onestyle.methods import method_named
 from onestyle.recipes import Recipe, plain
 from onestyle.run import Run, read_run
+from onestyle.stages.evaluation import read_evaluation
 
 __all__ = ["STYLES", "Group", "Score", "chance_of", "percents_of", "read_groups", "score"]
 
@@ -119,10 +120,14 @@ def _accuracy(value: dict[str, Any], measure: str) -> float | None:
 
 
 def _probed(run: Run) -> dict[str, Any] | None:
-    import json
-
-    file = run.path / "probe" / "result.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    """The result of the run's probe, if it has one, whose predictions were not changed."""
+    folder = run.path / "probe"
+    if not (folder / "result.json").is_file():
+        return None
+    result = read_evaluation(folder).result
+    if result["network"].get("config_hash") != run.read_result()["config_hash"]:
+        raise ValueError(f"{folder} is not of {run.path}: onestyle probe --force makes it anew")
+    return result
 
 
 def _style(run: Run) -> str:

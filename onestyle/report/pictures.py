@@ -18,7 +18,11 @@ Pixels = NDArray[np.uint8]
 
 
 def grid(views: Pixels) -> str:
-    """(N, V, 3, s, s): a row an image, a column a view; transparent between them."""
+    """(N, V, 3, s, s): a row an image, a column a view; transparent between them. Pixels of small
+    views are made larger, whole."""
+    size = views.shape[-1]
+    if (times := CELL // size) > 1:
+        views = views.repeat(times, 3).repeat(times, 4)
     n, n_views, _, size, _ = views.shape
     side = min(size, CELL)
     step = side + GAP

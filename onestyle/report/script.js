@@ -17,6 +17,7 @@ if (maps) {
   const card = document.getElementById("card");
   const thumb = card.querySelector(".thumb");
   let shown = -1;
+  let scrolled = 0; // when the card came up
 
   // Colour by domain or by class; a name of the legend shows its dots alone.
   const press = (buttons, chosen) =>
@@ -43,14 +44,18 @@ if (maps) {
     return button ? button.textContent : "";
   };
   const hide = () => {
-    dots.forEach((of) => of[shown] && of[shown].classList.remove("on"));
+    if (shown >= 0) dots.forEach((of) => of[shown].classList.remove("on"));
     shown = -1;
     card.hidden = true;
   };
   const show = (map, i) => {
     hide();
     shown = i;
-    dots.forEach((of) => of[i] && of[i].classList.add("on"));
+    scrolled = scrollY;
+    for (const of of dots) {
+      of[i].classList.add("on");
+      of[i].parentNode.append(of[i]); // above the others
+    }
     const dot = dots[map][i];
     card.querySelector("b").textContent = word(dot, "c");
     card.querySelector("span").textContent = word(dot, "d");
@@ -61,10 +66,10 @@ if (maps) {
     }
     card.hidden = false;
     const at = dot.getBoundingClientRect();
-    const { width, height } = card.getBoundingClientRect();
-    const left = at.right + 12 + width < innerWidth ? at.right + 12 : at.left - 12 - width;
+    const its = card.getBoundingClientRect();
+    const left = at.right + 12 + its.width < innerWidth ? at.right + 12 : at.left - 12 - its.width;
     card.style.left = `${Math.max(8, left)}px`;
-    card.style.top = `${Math.max(8, Math.min(innerHeight - height - 8, at.top - height / 2))}px`;
+    card.style.top = `${Math.max(8, Math.min(innerHeight - its.height - 8, at.top - its.height / 2))}px`;
   };
   const nearest = (map, event) => {
     const to = svgs[map].getScreenCTM();
@@ -96,5 +101,5 @@ if (maps) {
       show(map, (shown + by + n) % n);
     });
   });
-  addEventListener("scroll", hide, { passive: true });
+  addEventListener("scroll", () => Math.abs(scrollY - scrolled) > 4 && hide(), { passive: true });
 }

@@ -66,10 +66,10 @@ def _measures(report: Report) -> Iterator[tuple[str, str]]:
     """What is charted: the mean of unseen domains, each of them, and the sources' own."""
     targets = report.names.targets
     if len(targets) > 1:
-        yield "average", "unseen domains, mean, accuracy in %"
+        yield "average", "mean of the unseen, accuracy in %"
     for name in targets:
         yield name, f"{name}, unseen, accuracy in %"
-    yield "val", "held-out images of the sources, accuracy in %"
+    yield "val", "sources, held out, accuracy in %"
 
 
 def _by_fraction(report: Report, measure: str, title: str) -> str:
@@ -103,8 +103,10 @@ def _views(report: Report) -> str:
 
 
 def _figure_of_views(name: str, views: Sequence[Views], series: int | None = None) -> str:
-    colour = f' style="--c:var(--s{series})"' if series is not None else ""
-    parts = [f"<figure{colour}><figcaption><b>{html(name)}</b></figcaption><div>"]
+    n_columns = sum(group.pixels.shape[1] for group in views)
+    colour = f";--c:var(--s{series})" if series is not None else ""
+    parts = [f'<figure style="--columns:{n_columns}{colour}">']
+    parts.append(f"<figcaption><b>{html(name)}</b></figcaption><div>")
     for group in views:
         words, (n, n_views) = html(group.words), group.pixels.shape[:2]
         picture = f'<img src="{grid(group.pixels)}" alt="{words}: {n} images, {n_views} each">'
@@ -114,9 +116,9 @@ def _figure_of_views(name: str, views: Sequence[Views], series: int | None = Non
 
 WORDS = {
     "loss": "loss",
-    "val_knn": "k-NN accuracy, held-out images of the sources",
-    "val_purity": "domain purity, held-out images of the sources",
-    "embedding_std": "spread of the embeddings (0: collapsed)",
+    "val_knn": "k-NN accuracy on held-out images",
+    "val_purity": "domain purity of held-out images",
+    "embedding_std": "spread of embeddings (0: collapsed)",
     "prototypes_used": "prototypes in use",
 }
 UNSHOWN = {"step", "lr", "views_per_second", "data_share", "views_share"}
@@ -161,8 +163,9 @@ def _neighbours(report: Report) -> str:
         some = [(k, group, it) for k, group, it in found if kind in it.curves]
         curves = [Curve(g.name, k, it.ks, it.curves[kind], g.marker) for k, g, it in some]
         levels = [(some[0][2].chance[kind], "chance")]
-        options = {"log": True, "x_ticks": some[0][2].ks[::2], "y_word": "{:.2g}".format}
-        title = f"share of neighbours of the same {kind}"
+        ticks = [k for k in (1, 10, 100, 1000) if k <= some[0][2].ks[-1]]
+        options = {"log": True, "x_ticks": ticks, "y_word": "{:.2g}".format}
+        title = f"of the same {kind}, share of neighbours"
         charts.append(line_chart(curves, title, "k neighbours", levels=levels, **options))
     if not charts:
         return ""
