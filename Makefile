@@ -8,17 +8,22 @@ BIN := .venv/bin
 TORCH ?= torch==2.13.0 torchvision==0.28.0
 TORCH_CPU := --extra-index-url https://download.pytorch.org/whl/cpu --retries 1 --timeout 15
 
-.PHONY: demo test test-slow check hooks bench setup clean
+.PHONY: demo test test-slow browser check hooks bench setup clean
 
 demo: setup
-	$(BIN)/onestyle preview --out preview.png --force
-	@echo "The picture is $(CURDIR)/preview.png"
+	$(BIN)/onestyle demo
 
 test: setup
 	$(BIN)/pytest -m "not slow"
 
 test-slow: setup
 	$(BIN)/pytest -m slow || [ $$? -eq 5 ]  # 5: there is no slow test
+
+# The report is tested in a real Chromium: any that is there, else Debian's, which needs root.
+browser:
+	@command -v $(or $(ONESTYLE_CHROMIUM),chromium) \
+	|| { apt-get update && apt-get install -y --no-install-recommends chromium fonts-liberation; } \
+	|| echo "no Chromium: the report's tests in a browser will be skipped"
 
 check: setup
 	$(BIN)/ruff check
@@ -43,5 +48,5 @@ setup: .venv/ready
 	@touch $@
 
 clean:
-	rm -rf preview.png dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf preview.png report.html dist .pytest_cache .ruff_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ from onestyle.analysis.homogeneity import Homogeneity
 from onestyle.analysis.purity import Purity
 from onestyle.analysis.similarity import Similarity
 from onestyle.data.store import Store
+from onestyle.methods import Method, method_named
 from onestyle.report.contents import Finding, Names, Report, Views
 from onestyle.report.groups import STYLES, Group
 from onestyle.run import read_rows
@@ -50,7 +51,7 @@ def gather(
             views=views_of(group, pixels) if pixels is not None else (),
             rows=tuple(read_rows(run.metrics) for run in group.runs),
             purity=tuple(map(_purity, seen)) if _is_known(seen[0]) else (),
-            similarity=tuple(map(_similarity, of)),
+            similarity=tuple(_similarity(subject) for subject in of if _has_weights(subject, say)),
             homogeneity=_homogeneity(of[0], per_domain),
             embedding=_embedding(seen[0]),
         )
@@ -59,6 +60,14 @@ def gather(
     names = Names(opened.table.domains, opened.table.classes, split.targets)
     thumbs = opened.read(rows) if images and rows is not None else None
     return Report(groups, findings, names, images=pixels, thumbs=thumbs)
+
+
+def _has_weights(subject: Subject, say: Callable[[str], object]) -> bool:
+    """Whether the whole method was kept, not its backbone alone."""
+    kept = subject.run.last.exists() or any((subject.run.path / "snapshots").glob("step_*"))
+    if not kept:
+        say(f"{subject.run.path} kept neither checkpoint nor snapshot: no similarities of it")
+    return kept
 
 
 def _is_known(seen: Seen) -> bool:
@@ -75,7 +84,9 @@ def _similarity(subject: Subject) -> Similarity:
 
 def _homogeneity(subject: Subject, per_domain: int) -> Homogeneity | None:
     """Of runs that kept snapshots of prototypes, and whose images have domains or classes."""
-    if not subject.run.recipe.snapshot_every or "prototypes" not in subject.run.recipe.options:
+    recipe = subject.run.recipe
+    has_none = method_named(recipe.method).prototype_scores is Method.prototype_scores
+    if has_none or not recipe.snapshot_every:
         return None
     pools = subject.unseen(min(per_domain, N_HOMOGENEITY))
     known = known_of(pools)

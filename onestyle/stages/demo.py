@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onestyle.progress import clock
-from onestyle.recipes import Recipe, recipe_named
+from onestyle.recipes import Recipe, plain, recipe_named
 from onestyle.report.groups import STYLES, Group, chance_of, percents_of, read_groups, score
 from onestyle.report.write import report
+from onestyle.run import read_run
 from onestyle.stages.pretrain import pretrain
 from onestyle.stages.probe import probe
 
@@ -47,7 +48,7 @@ def demo(
     out, began = Path(out), time.monotonic()
     recipe = recipe or recipe_named("digits/simclr")
     page, jobs = out / "report.html", _jobs(out, recipe, n_seeds)
-    todo = [job for job in jobs if not _is_probed(job[0])]
+    todo = [job for job in jobs if not _is_done(*job)]
     for k, (folder, job) in enumerate(todo, 1):
         say(f"{k} of {len(todo)}: SimCLR, {STYLES[job.style]}, seed {job.seed}")
         pretrain(job, targets=[TARGET], out=folder, say=say)
@@ -70,8 +71,11 @@ def _jobs(out: Path, recipe: Recipe, n_seeds: int) -> list[tuple[Path, Recipe]]:
     ]
 
 
-def _is_probed(folder: Path) -> bool:
-    return (folder / "probe" / "result.json").is_file()
+def _is_done(folder: Path, recipe: Recipe) -> bool:
+    """Whether the run is finished, of this recipe, and probed; another recipe's is not entered."""
+    if not (folder / "probe" / "result.json").is_file():
+        return False
+    return read_run(folder).config["recipe"] == plain(recipe)
 
 
 def small_table(groups: Sequence[Group], measure: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from onestyle.recipes import override, recipe_named
+from onestyle.report.write import report
 from onestyle.stages.pretrain import pretrain
 from onestyle.stages.probe import probe
 from tests.report.browser import browser, find
@@ -30,6 +31,11 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def page(runs, tmp_path_factory):
+    return report(runs, out=tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="session")
 def tab(tmp_path_factory):
     """A tab of a real Chromium."""
     program = find()
@@ -41,7 +47,8 @@ def tab(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory):
-    """Where pictures of the page are kept: the folder that ONESTYLE_SCREENSHOTS names, or pytest's."""
+    """Where pictures of the page are kept: the folder that ONESTYLE_SCREENSHOTS names, or one of
+    pytest's."""
     named = os.environ.get("ONESTYLE_SCREENSHOTS")
     folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)

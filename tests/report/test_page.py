@@ -1,14 +1,6 @@
-"""The page in a real Chromium: it asks nothing of the network, complains of nothing, and answers."""
+"""The page in a real Chromium: it needs no network, complains of nothing, and answers."""
 
 import pytest
-
-from onestyle.report.write import report
-
-
-@pytest.fixture(scope="module")
-def page(runs, tmp_path_factory):
-    return report(runs, out=tmp_path_factory.mktemp("page") / "report.html")
-
 
 LOOKS = {
     "light": {},
