@@ -11,6 +11,7 @@ from onestyle.stages.demo import demo
 FEW = ("views=2x16", "batch_size=16", "steps=4", "monitor_every=2", "precision=32-true")
 
 
+@pytest.mark.slow
 def test_it_runs_through_and_then_says_that_it_has(tmp_path):
     recipe, said = override(recipe_named("digits/simclr"), FEW), []
     first = demo(tmp_path / "demo", n_seeds=1, recipe=recipe, say=said.append)
