@@ -16,7 +16,7 @@ import yaml
 from onestyle.data.store import Store
 from onestyle.run import Run, read_result, read_run
 from onestyle.stages.evaluation import read_evaluation, summarize
-from onestyle.tables.plan import EVALUATION, Job, differences, fingerprint
+from onestyle.tables.plan import EVALUATION, Job, differences, fingerprint, scratch
 
 __all__ = ["STAGES", "Evaluated", "Found", "Harvest", "collect", "look_into"]
 
@@ -132,8 +132,8 @@ def _identify_scratch(result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     network, data = result.get("network", {}), result.get("data", {})
     if result.get("stage") != "finetune" or network.get("init") != "random":
         return "", data
-    names = (data["sources"], data["targets"])
-    return fingerprint({"backbone": network["timm"], "method": "erm"}, *names), data
+    recipe = scratch(network["timm"], result["views"]["groups"][0]["size"])
+    return fingerprint(recipe, data["sources"], data["targets"]), data
 
 
 def _why_not(folder: Path, data: dict[str, Any], jobs: Sequence[Job], store: Store | None) -> str:

@@ -15,7 +15,17 @@ from onestyle.recipes import Recipe, changed, override, plain
 from onestyle.stages.linear import probing_of
 from onestyle.tables.layout import STYLES, Layout, Line, recipes_in
 
-__all__ = ["Ask", "Job", "differences", "fingerprint", "lines_of", "pixels", "plan", "targets_of"]
+__all__ = [
+    "Ask",
+    "Job",
+    "differences",
+    "fingerprint",
+    "lines_of",
+    "pixels",
+    "plan",
+    "scratch",
+    "targets_of",
+]
 
 # What changes no weight: runs that differ in it alone are the same.
 _ASIDE = ("log_every", "monitor_every", "snapshot_every", "save_minutes")
@@ -61,7 +71,7 @@ class Job:
         """The same for all that ends in the same weights."""
         tree = plain(self.recipe)
         if not self.pretrained:
-            tree = {"method": "erm", "backbone": self.recipe.backbone}
+            tree = scratch(self.recipe.backbone, self.recipe.view_size)
         return fingerprint(tree, self.sources, self.targets)
 
     @cached_property
@@ -90,6 +100,11 @@ def fingerprint(recipe: dict[str, Any], sources: Iterable[str], targets: Iterabl
     """Of all that decides the weights, apart from the store."""
     text = json.dumps([_decisive(recipe), sorted(sources), sorted(targets)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def scratch(backbone: str, size: int) -> dict[str, Any]:
+    """What stands for the recipe of a network that is not pretrained."""
+    return {"method": "erm", "backbone": backbone, "views": f"1x{size}"}
 
 
 def _decisive(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -177,6 +192,8 @@ def _all_lines(recipes: dict[str, Recipe], styles: Sequence[str]) -> Iterable[Li
 def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequence[str]) -> Recipe:
     recipes = recipes_in(layout.recipes)
     recipe = override(recipes["simclr" if line.method == "erm" else line.method], settings)
+    if line.method == "erm" and recipe.backbone_options:
+        raise ValueError("erm takes a backbone without options; --methods leaves it out")
     scope = line.scope if line.scope != ("batch" if line.style == "bss" else "image") else None
     recipe = replace(recipe, style=line.style, colour_scope=scope or recipe.colour_scope)
     if batch_size is None:

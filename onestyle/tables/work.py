@@ -12,7 +12,6 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -23,6 +22,7 @@ import yaml
 from onestyle.progress import clock
 from onestyle.run import InUse, lock
 from onestyle.signals import Interrupted, wishes
+from onestyle.stages.finetune import finetune
 from onestyle.stages.pretrain import pretrain
 from onestyle.stages.probe import probe
 from onestyle.tables.collect import STAGES, Evaluated, Found, Harvest, look_into
@@ -99,7 +99,6 @@ def _evaluate(stage: str, task: Task, there: Evaluated | None) -> None:
     if stage == "probe":
         probe(str(task.folder), task.data, force=there is not None, **options)
         return
-    finetune = import_module("onestyle.stages.finetune").finetune
     if there:  # its parts stay, and come out again
         (there.folder / "result.json").unlink()
     if job.pretrained:

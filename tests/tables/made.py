@@ -50,6 +50,7 @@ def evaluated(folder, stage, job, percents, hits, n=100, n_seeds=None):
         "seeds": {"pretraining": job.recipe.seed if job.pretrained else None, "labels": seeds},
         "varied": ["labels", stage] if len(seeds) > 1 else [],
         "selector": "last step",
+        "views": {"groups": [{"size": job.recipe.view_size}]},
         "values": values,
         {"probe": "probing", "finetune": "training"}[stage]: job.protocol,
     }

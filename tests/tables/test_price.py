@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.tables.made import made
 
 from onestyle.stages.pretrain import Pretraining, make_fabric
 from onestyle.tables.collect import collect
 from onestyle.tables.layout import TABLES
 from onestyle.tables.plan import Ask, pixels, plan
 from onestyle.tables.price import Price, Pricing, price_lines
+from tests.tables.made import made
 
 SMALL = ("views=2x16", "batch_size=16", "steps=4", "precision=32-true")
 

@@ -98,6 +98,8 @@ def test_erm_is_found_without_a_run(tmp_path):
     table = sheet(tmp_path, methods=("erm",), targets=("sketch",))
     assert cell(table, "ERM", "sketch").mean == 31
     assert cell(table, "ERM", "sketch").budget is None
+    small = {"recipes": "pacs-small", "methods": ("erm",), "targets": ("sketch",)}
+    assert cell(sheet(tmp_path, **small), "ERM", "sketch").mean is None  # of other images
 
 
 def test_a_smaller_recipe_says_its_share_of_the_papers_pixels(tmp_path):

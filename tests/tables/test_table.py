@@ -120,6 +120,23 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path, capsys):
     assert out.count("not run") == 2
 
 
+def test_erm_and_fine_tuning_are_cells_too(tmp_path, capsys):
+    words = ["table", "digits", "--methods", "erm", "--targets", "photo", "--runs", str(tmp_path)]
+    words += ["--fractions", ".05", "1", "--probe-seeds", "1", "--no-trial", "--run"]
+    words += ["--probe-set", "steps=2", "--probe-set", "batch_size=8"]
+    assert main(words) == 0
+    out, said = capsys.readouterr()
+    assert "cell 1 of 1 done: erm -> photo: finetune" in said and out.count("(1)") == 2
+    (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith("digits-erm-photo"))
+    parts = [folder / f"p{percent}-s0/result.json" for percent in (5, 100)]
+    before = [part.stat().st_mtime_ns for part in parts]
+    assert main([*words, "--probe-seeds", "2"]) == 0  # what is there already stays
+    assert [part.stat().st_mtime_ns for part in parts] == before
+    out, said = capsys.readouterr()
+    assert out.count("(2)") == 2 and "of no cell" not in said
+    assert "what varies is labels, finetuning" in out
+
+
 @pytest.mark.slow
 def test_several_at_once_each_in_its_process(tmp_path):
     long = {"steps": 200, "log_every": 1}
