@@ -36,9 +36,14 @@ def commands():
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """What the pages take for granted: a run, here a short one."""
-    path = tmp_path_factory.mktemp("pages") / "runs"
-    pretrained(path / "digits-simclr-bss-photo-s0", "--targets", "photo", views="2x32")
+    """What the pages take for granted: runs, here short ones."""
+    path, unseen = tmp_path_factory.mktemp("pages") / "runs", ("--targets", "photo")
+    pretrained(path / "digits-simclr-bss-photo-s0", *unseen, views="2x32")
+    for style in ("fa", "none"):
+        pretrained(path / f"digits-simclr-{style}-photo-s0", *unseen, style=style)
+    for style in ("fa", "bss"):
+        options = {"recipe": "digits/swav", "style": style, "snapshot_every": 1}
+        pretrained(path / f"digits-swav-{style}-photo-s0", *unseen, **options)
     return path
 
 

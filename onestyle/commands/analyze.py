@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add("--out", type=Path, required=True, metavar="PICTURE", help=picture)
         add("--data", metavar="STORE", help="the runs' store, where it is not where it was")
         add("--names", nargs="+", default=[], metavar="NAME", help="of the runs (their folders')")
+        add("--small", action="store_true", help="a PNG of 256 colours")
         add("--force", action="store_true", help="overwrite the picture and the .json")
         if name == "similarity":  # of images that were trained on
             continue
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from onestyle.stages.analyze import analyze
 
-    options = {"names": args.names, "force": args.force}
+    options = {"names": args.names, "force": args.force, "small": args.small}
     if args.what != "similarity":
         options |= {"per_domain": args.per_domain, "part": args.part}
     for name, words in analyze(args.what, args.runs, args.out, args.data, **options).items():

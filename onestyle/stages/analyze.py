@@ -52,6 +52,7 @@ def analyze(
     per_domain: int | None = None,
     part: str = "all",
     force: bool = False,
+    small: bool = False,
 ) -> dict[str, str]:
     """Write an analysis of the runs as a picture, and its numbers beside it as .json; what is to be
     said of each run.
@@ -61,13 +62,13 @@ def analyze(
     if what not in ANALYSES:
         raise ValueError(f"there is no analysis {what!r}; there are {', '.join(ANALYSES)}")
     file = out.with_suffix(".json")
-    check_out(out, force=force)
+    check_out(out, force=force, small=small)
     if file.exists() and not force:
         raise ValueError(f"{file} exists; --force overwrites it")
     subjects = open_subjects(paths, store, names=names)
     per_domain = per_domain or PER_DOMAIN.get(what, 2000)
     found = ANALYSES[what](subjects, per_domain, part)
-    save(found.figure, out, force=force)
+    save(found.figure, out, force=force, small=small)
     unseen = {} if what == "similarity" else {"per_domain": per_domain, "part": part}
     asked = {"analysis": what, **unseen}
     runs = {

@@ -20,26 +20,18 @@ from onestyle.run import read_rows
 from onestyle.stages.analyze import open_subject, open_subjects
 from onestyle.stages.embed import prepare
 from onestyle.stages.pretrain import Pretraining, make_fabric
+from tests.stages.runs import pretrained
 
-SMALL = ("batch_size=32", "steps=4", "precision=32-true", "monitor_every=0", "snapshot_every=2")
-VIEWS = {"simclr": "2x16", "swav": "2x16 + 1x8"}
-
-
-def pretrained(path, method, *settings, targets=("photo",), more=()):
-    words = ["pretrain", f"digits/{method}", "--accelerator", "cpu", *more]
-    words += ["--targets", *targets] if targets else []
-    settings = (*SMALL, f"views={VIEWS[method]}", *settings)
-    words += [word for setting in settings for word in ("--set", setting)]
-    assert main([*words, "--out", str(path)]) == 0
-    return path
+FOUR = {"batch_size": 32, "steps": 4, "monitor_every": 0, "snapshot_every": 2}
+UNSEEN = ("--targets", "photo")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    pretrained(folder / "simclr", "simclr")
-    pretrained(folder / "simclr-fa", "simclr", "style=fa", "snapshot_every=0")
-    pretrained(folder / "swav", "swav")
+    pretrained(folder / "simclr", *UNSEEN, **FOUR)
+    pretrained(folder / "simclr-fa", *UNSEEN, style="fa", **FOUR | {"snapshot_every": 0})
+    pretrained(folder / "swav", *UNSEEN, recipe="digits/swav", **FOUR | {"views": "2x16 + 1x8"})
     return folder
 
 
@@ -142,7 +134,7 @@ def test_what_cannot_be_analysed_is_said(runs, tmp_path):
         open_subjects([runs / "simclr", runs / "simclr"])
     with pytest.raises(ValueError, match="there are 1 runs and 2 names: a b"):
         open_subjects([runs / "simclr"], names=["a", "b"])
-    other = pretrained(tmp_path / "other", "simclr", targets=["neon"])
+    other = pretrained(tmp_path / "other", "--targets", "neon")
     with pytest.raises(ValueError, match=f"{other} was trained on other images than"):
         open_subjects([runs / "simclr", other])
 
@@ -272,8 +264,7 @@ def unnamed(tmp_path_factory):
         Image.fromarray(pixels).save(folder / f"images/{k:02}.png")
     words = ["data", "pack", str(folder / "images"), str(folder / "store"), "--size", "16"]
     assert main(words) == 0
-    store = ("--data", str(folder / "store"))
-    return pretrained(folder / "run", "simclr", targets=(), more=store)
+    return pretrained(folder / "run", "--data", str(folder / "store"))
 
 
 def test_without_labels_there_are_still_cosines_and_maps(unnamed, tmp_path, capsys):
