@@ -16,13 +16,14 @@ def test_it_runs_through_and_then_says_that_it_has(tmp_path):
     recipe, said = override(recipe_named("digits/simclr"), FEW), []
     first = demo(tmp_path / "demo", n_seeds=1, recipe=recipe, say=said.append)
     assert first.took and [line for line in said if line.startswith("3 of 3")]
-    head, percents, *rows = first.table.splitlines()
+    head, percents, *rows, budget = first.table.splitlines()
     assert "photo" in head and "chance 10.2" in head
     assert percents.split() == ["1%", "5%", "10%", "100%"]
     assert [row.split()[0] for row in rows] == ["plain", "FA", "BSS"]
     for row in rows:
         cells = re.findall(r"([\d.]+) ± ([\d.]+)", row)
         assert len(cells) == 4 and all(0 <= float(mean) <= 100 for mean, _ in cells)
+    assert "0.37 M parameters" in budget and "4 steps of 16 images in 2 views" in budget
     before = first.page.read_bytes()
 
     again = demo(tmp_path / "demo", n_seeds=1, recipe=recipe, say=said.append)

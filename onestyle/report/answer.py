@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from onestyle.report.charts import Bar, bars
 from onestyle.report.escape import html
-from onestyle.report.groups import Group, Score, chance_of, percents_of, score
+from onestyle.report.groups import Group, Score, budget_of, chance_of, percents_of, score
 
 __all__ = ["answer", "headline"]
 
@@ -124,21 +124,11 @@ def _unprobed(names: Sequence[str]) -> str:
 
 def _budget(groups: Sequence[Group]) -> str:
     """What it took, once for all groups if it is the same for all."""
-    each = [_budget_of(group) for group in groups]
+    each = [html(budget_of(group)) for group in groups]
     if len({*each}) == 1:
         return f"{each[0]}."
     return (
         "; ".join(f"{html(g.name)}: {words}" for g, words in zip(groups, each, strict=True)) + "."
-    )
-
-
-def _budget_of(group: Group) -> str:
-    recipe, result = group.recipe, group.results[0]
-    size, steps = recipe.batch_size * recipe.accumulate, f"{recipe.steps:,} steps"
-    views = result["views_seen"] // result["images_seen"]
-    return (
-        f"{html(recipe.backbone)}, {result['parameters'] / 1e6:.2g} M parameters, "
-        f"{html(recipe.init)} initialisation; {steps} of {size} images in {views} views"
     )
 
 

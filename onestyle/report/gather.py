@@ -22,6 +22,7 @@ from onestyle.run import read_rows
 from onestyle.stages.analyze import Seen, Subject, known_of, open_subject
 from onestyle.stream import seeded
 from onestyle.views import ViewPlan
+from onestyle.views import Views as PlannedViews
 
 __all__ = ["gather"]
 
@@ -106,12 +107,16 @@ def views_of(group: Group, images: NDArray[np.uint8]) -> tuple[Views, ...]:
     plan = group.recipe.plan()
     made = plan(torch.from_numpy(images), seeded(group.recipe.seed, 0))
     return tuple(
-        Views(
-            f"{STYLES.get(str(views.style), 'own style')}, {views.n} of {views.size} px",
-            _pixels(x[:N_VIEWS].transpose(0, 1), plan),
-        )
+        Views(_words(views, plan), _pixels(x[:N_VIEWS].transpose(0, 1), plan))
         for views, x in zip(plan.groups, made, strict=True)
     )
+
+
+def _words(views: PlannedViews, plan: ViewPlan) -> str:
+    """ "4 views of 32 px", with their style where a plan may have several."""
+    words = f"{views.n} views of {views.size} px"
+    several = len(plan.groups) > 1
+    return f"{words}, {STYLES.get(str(views.style), 'a style of its own')}" if several else words
 
 
 def _pixels(views: torch.Tensor, plan: ViewPlan) -> NDArray[np.uint8]:

@@ -17,7 +17,16 @@ from onestyle.recipes import Recipe, plain
 from onestyle.run import Run, read_run
 from onestyle.stages.evaluation import read_evaluation
 
-__all__ = ["STYLES", "Group", "Score", "chance_of", "percents_of", "read_groups", "score"]
+__all__ = [
+    "STYLES",
+    "Group",
+    "Score",
+    "budget_of",
+    "chance_of",
+    "percents_of",
+    "read_groups",
+    "score",
+]
 
 STYLES = {"none": "plain", "fa": "FA", "bss": "BSS"}
 SEEDS = {"seed", "log_every", "monitor_every", "snapshot_every", "save_minutes"}  # what may differ
@@ -111,6 +120,17 @@ def chance_of(groups: Sequence[Group], measure: str) -> float | None:
             if measure == "average" and known:
                 return fmean(known.values())
     return None
+
+
+def budget_of(group: Group) -> str:
+    """Network, steps, images and views of the group's runs."""
+    recipe, result = group.recipe, group.results[0]
+    size, views = recipe.batch_size * recipe.accumulate, recipe.plan().groups
+    return (
+        f"{recipe.backbone}, {result['parameters'] / 1e6:.2g} M parameters, "
+        f"{recipe.init} initialisation; {recipe.steps:,} steps of {size} images in "
+        f"{sum(each.n for each in views)} views"
+    )
 
 
 def _accuracy(value: dict[str, Any], measure: str) -> float | None:

@@ -18,7 +18,15 @@ from typing import NamedTuple
 
 from onestyle.progress import clock
 from onestyle.recipes import Recipe, plain, recipe_named
-from onestyle.report.groups import STYLES, Group, chance_of, percents_of, read_groups, score
+from onestyle.report.groups import (
+    STYLES,
+    Group,
+    budget_of,
+    chance_of,
+    percents_of,
+    read_groups,
+    score,
+)
 from onestyle.report.write import report
 from onestyle.run import read_run
 from onestyle.stages.pretrain import pretrain
@@ -79,7 +87,7 @@ def _is_done(folder: Path, recipe: Recipe) -> bool:
 
 
 def small_table(groups: Sequence[Group], measure: str) -> str:
-    """A row a group, a column a fraction of the labels: mean ± std."""
+    """A row a group, a column a fraction of the labels: mean ± std; the groups' common budget."""
     percents = percents_of(groups)
     width = max(len(group.name) for group in groups)
     lines = [" " * width + "".join(f"{f'{percent}%':>14}" for percent in percents)]
@@ -92,7 +100,7 @@ def small_table(groups: Sequence[Group], measure: str) -> str:
     chance = chance_of(groups, measure)
     above = f"{measure}, never seen: accuracy in % by the share of labels, mean ± std of {n} seeds"
     beside = f" (chance {chance:.1f})" if chance is not None else ""
-    return "\n".join([f"{above} of {varied}{beside}", *lines])
+    return "\n".join([f"{above} of {varied}{beside}", *lines, budget_of(groups[0])])
 
 
 def _cell(mean: float, std: float | None) -> str:

@@ -34,7 +34,8 @@ def find():
 def browser(program, folder):
     """Start it with a profile in `folder`; gives a function that opens a tab."""
     command = [program, *FLAGS.split(), f"--user-data-dir={folder}", "about:blank"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, **quiet, env={**os.environ, "TMPDIR": str(folder)})
     try:
         port = _port(process, Path(folder) / "DevToolsActivePort")
         with connect(_tab(port), max_size=None, proxy=None, compression=None) as socket:
