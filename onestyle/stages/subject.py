@@ -82,7 +82,9 @@ class Subject:
                 pools.append(self.split.open_target(self.store, name, **opening))
         n = min([per_domain, *map(len, pools)])
         if n * len(pools) < 2:
-            raise ValueError(f"{self.run.path} left no images that were not trained on")
+            raise ValueError(
+                f"{self.run.path}: {n} unseen images of {len(pools)} domains are too few to compare"
+            )
         dice = np.random.default_rng(0)
         return [pool.some(np.sort(dice.permutation(len(pool))[:n])) for pool in pools]
 
@@ -127,6 +129,8 @@ class Subject:
         state = self.run.load()
         if state is not None:
             return self._method(state["method"], self.run.last)
+        if not (self.run.path / "snapshots").is_dir():
+            raise ValueError(f"{self.run.last} is gone, and no snapshot was kept in its place")
         file = self.snapshots()[-1]
         return self._method(read_weights(file), file)
 

@@ -120,6 +120,9 @@ def test_without_its_checkpoint_a_run_has_its_last_snapshot(runs, tmp_path):
     (tmp_path / "run/snapshots/step_000004.safetensors").unlink()
     older = read_weights(tmp_path / "run/snapshots/step_000002.safetensors")
     assert_close(dict(open_subject(tmp_path / "run").last.state_dict()), older, rtol=0, atol=0)
+    shutil.rmtree(tmp_path / "run/snapshots")
+    with pytest.raises(ValueError, match=r"last\.ckpt is gone, and no snapshot was kept"):
+        open_subject(tmp_path / "run").last  # noqa: B018
 
 
 def test_what_cannot_be_analysed_is_said(runs, tmp_path):
@@ -128,6 +131,8 @@ def test_what_cannot_be_analysed_is_said(runs, tmp_path):
     open_subject(runs / "swav").require_prototypes()
     with pytest.raises(ValueError, match="has no snapshots: pretrain with --set snapshot_every=N"):
         open_subject(runs / "simclr-fa").snapshots()
+    with pytest.raises(ValueError, match="0 unseen images of 4 domains are too few to compare"):
+        open_subject(runs / "simclr").unseen(per_domain=0)
     with pytest.raises(ValueError, match="timm:resnet18 is not a run"):
         open_subject("timm:resnet18")
     with pytest.raises(ValueError, match="several runs are called simclr: give --names"):
