@@ -20,6 +20,7 @@ import platform
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,7 +214,8 @@ def lock(path: Path) -> Iterator[None]:
                 f"delete {path / 'lock'}"
             )
         if other:
-            print(f"{path}: taking over from {other}, which ended without a word", flush=True)
+            said = f"{path}: taking over from {other}, which ended without a word"
+            print(said, file=sys.stderr, flush=True)
         file.truncate(0)
         file.write(me)
         file.flush()

@@ -147,7 +147,7 @@ def test_one_process_a_run_and_a_dead_one_is_named(tmp_path, capsys):
     process.join()
     assert main([*words, "--set", "steps=1", "--force"]) == 0
     assert (
-        f"taking over from {os.uname().nodename} process {process.pid}" in capsys.readouterr().out
+        f"taking over from {os.uname().nodename} process {process.pid}" in capsys.readouterr().err
     )
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from onestyle.data.protocol import FRACTIONS
+from onestyle.data.store import Store
 from onestyle.recipes import Recipe, changed, override, plain
 from onestyle.stages.linear import probing_of
 from onestyle.tables.layout import STYLES, Layout, Line, recipes_in
@@ -80,13 +81,15 @@ class Job:
         how = changed(probing_of(self.recipe.data), self.settings)
         return {name: getattr(how, name) for name in EVALUATION}
 
-    @property
-    def folder(self) -> str:
+    def folder(self, store: Store) -> str:
         """The name of a new run: what it is, and eight digits of what it is exactly."""
-        parts = (self.recipes, self.line.method, self.line.style, "+".join(self.targets))
-        if not self.pretrained:
-            return "-".join((*parts[:2], parts[3], self.key[:8]))
-        return "-".join((*parts, f"s{self.recipe.seed}", self.key[:8]))
+        pixels = str(store.manifest.get("pixels_sha256", store.size))
+        exactly = hashlib.sha256(f"{self.key} {pixels}".encode()).hexdigest()[:8]
+        parts = [self.recipes, self.line.method, "+".join(self.targets), exactly]
+        if self.pretrained:
+            parts[2:2] = [self.line.style]
+            parts[4:4] = [f"s{self.recipe.seed}"]
+        return "-".join(parts)
 
     def __str__(self) -> str:
         seed = f", seed {self.recipe.seed}" if self.pretrained else ""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from onestyle.data.store import open_store
 from onestyle.progress import clock
 from onestyle.run import InUse, lock
 from onestyle.signals import Interrupted, wishes
@@ -56,9 +57,11 @@ class Outcome(NamedTuple):
 
 def tasks_of(jobs: Iterable[Job], harvest: Harvest, runs: Path, data: str) -> list[Task]:
     """Those that lack something, where they were begun or in a new folder."""
-    missing = harvest.missing(jobs)
-    begun = {job.key: found.folder for job in missing if (found := harvest.of(job))}
-    return [Task(job, begun.get(job.key, runs / job.folder), data) for job in missing]
+    store, found = open_store(data), harvest.found
+    return [
+        Task(job, found[job.key].folder if job.key in found else runs / job.folder(store), data)
+        for job in harvest.missing(jobs)
+    ]
 
 
 def carry_out(task: Task) -> str:

@@ -13,7 +13,7 @@ N_CLASSES = 2
 def made(runs, job, hits, *, n=100, name=None, openings=0, data=None, seconds=100.0):
     """A finished run of a job. `hits(percent, seed, target)` of the n images (or n[target]) of a
     target are right."""
-    folder = runs / (name or job.folder)
+    folder = runs / (name or f"{job.line.method}-{job.line.style}-{job.key[:8]}")
     folder.mkdir(parents=True)
     about = {"store": job.recipe.data, "n": 1000, "size": 96, "pixels_sha256": "ab"} | (data or {})
     about |= {"sources": list(job.sources), "targets": list(job.targets), "split": "c0ffee"}

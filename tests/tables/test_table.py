@@ -6,13 +6,17 @@ import signal
 import time
 
 import pytest
+from PIL import Image
 
 from onestyle.cli import main
 from onestyle.run import read_rows
 from onestyle.tables.collect import collect
 from onestyle.tables.layout import TABLES
 from onestyle.tables.plan import Ask, plan
+from onestyle.tables.sheet import make_table
+from onestyle.tables.sweep import draw
 from tests.processes import start
+from tests.tables.made import made
 
 SMALL = {"views": "2x16", "batch_size": 16, "steps": 4, "precision": "32-true", "monitor_every": 0}
 
@@ -79,7 +83,7 @@ def begun(runs, process, step=3):
 
 
 def test_a_signal_stops_the_table_and_the_same_command_goes_on(tmp_path):
-    long = {"steps": 400, "log_every": 1}
+    long = {"steps": 120, "log_every": 1}
     process = start(main, command(tmp_path, "--run", **long))
     folder = begun(tmp_path, process)
     os.kill(process.pid, signal.SIGTERM)
@@ -91,7 +95,7 @@ def test_a_signal_stops_the_table_and_the_same_command_goes_on(tmp_path):
     jobs, harvest = harvest_of(tmp_path, **long)
     assert not harvest.missing(jobs)
     steps = [row["step"] for row in read_rows(folder / "metrics.jsonl")]
-    assert steps == list(range(1, 401))
+    assert steps == list(range(1, 121))
 
 
 def test_two_at_the_same_table_share_its_cells(tmp_path):
@@ -169,6 +173,35 @@ def test_a_run_of_another_is_no_cell_of_the_table(tmp_path, capsys):
     out, said = capsys.readouterr()
     assert "lr 0.002, not 0.5" in said.split("of no cell of this table: ")[1]
     assert out.count("not run") == 4
+
+
+def test_another_store_gets_runs_of_its_own(tmp_path, capsys):
+    rows = ["--styles", "fa", "--run"]
+    assert main(command(tmp_path, *rows)) == 0
+    assert main(command(tmp_path, *rows, "--data", "digits:24")) == 0
+    said = capsys.readouterr().err
+    assert "on other images than those of digits" in said
+    assert "cell 1 of 1 done: simclr fa -> photo, seed 0: pretrain, probe" in said.splitlines()[-1]
+    assert len(list(tmp_path.glob("digits-*"))) == 2
+    assert main([*command(tmp_path, *rows), "--data", "digits:24"]) == 0
+    assert "1 done" in capsys.readouterr().err
+
+
+def test_the_sweep_is_drawn(tmp_path, capsys):
+    sizes = TABLES["batch-size"].with_recipes("digits")
+    jobs = plan(sizes, Ask(styles=("fa", "bss"), targets=("photo",)))
+    for job in jobs:
+        made(tmp_path / "runs", job, lambda p, s, t, n=job.batch_size: n // 8 + s)
+    words = ["--styles", "fa", "bss", "--targets", "photo", "--fractions", "1", "--no-trial"]
+    words += ["--recipes", "digits", "--runs", str(tmp_path / "runs")]
+    picture = tmp_path / "sweep.png"
+    assert main(["table", "batch-size", *words, "--picture", str(picture)]) == 0
+    assert "N = 512" in capsys.readouterr().out and Image.open(picture).width == 900
+    ask = Ask(styles=("fa", "bss"), targets=("photo",), fractions=(100,))
+    figure = draw(make_table(sizes, ask, jobs, collect(tmp_path / "runs", jobs)))
+    curves = [line for axes in figure.axes[1:] for line in axes.lines if len(line.get_xdata()) == 5]
+    assert [list(line.get_xdata()) for line in curves] == [[32, 64, 128, 256, 512]] * 2
+    assert [list(line.get_ydata()) for line in curves] == [[5, 9, 17, 33, 65]] * 2
 
 
 WRONG = {
