@@ -17,6 +17,8 @@ COMMANDS = {
     "table": ("plan, run and show the paper's tables", "onestyle.commands.table"),
     "probe": ("how well few labels do on frozen features", "onestyle.commands.probe"),
     "finetune": ("train the whole network on few labels", "onestyle.commands.finetune"),
+    "leave-one-out": ("each of your domains unseen in turn", "onestyle.commands.leave_one_out"),
+    "predict": ("classes of new images by a probed run", "onestyle.commands.predict"),
     "embed": ("features of a store's images, with their names", "onestyle.commands.embed"),
     "analyze": ("show what runs know of domains and classes", "onestyle.commands.analyze"),
     "export": ("a run's backbone for timm, torchvision, ONNX, a hub", "onestyle.commands.export"),

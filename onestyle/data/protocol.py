@@ -23,17 +23,26 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onestyle.data.store import Store, Table
 
-__all__ = ["FRACTIONS", "WHY", "Pool", "Split", "TargetPool", "make_split"]
+__all__ = ["FRACTIONS", "WHY", "Images", "Pool", "Split", "TargetPool", "make_split"]
 
 FRACTIONS = (1, 5, 10, 100)  # percent
 WHY = ("evaluation", "analysis", "oracle")  # what target images are opened for, never training
 Rows = NDArray[np.int64]
+
+
+class Images(Protocol):
+    """What features are made of: a pool, or files that are read when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def images(self, places: Sequence[int] | NDArray[np.integer]) -> NDArray[np.uint8]: ...
 
 
 class Pool:

@@ -17,6 +17,7 @@ __all__ = ["print_evaluation"]
 STAGES = {
     "probe": "linear probes",
     "finetune": "fine-tuning",
+    "leave-one-out": "linear probes, each domain unseen in turn",
     "knn": "nearest neighbours",
     "logistic": "logistic regression",
 }

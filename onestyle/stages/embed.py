@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onestyle.checkpoint import write_whole
-from onestyle.data.protocol import Pool, Split
+from onestyle.data.protocol import Images, Pool, Split
 from onestyle.data.store import Store
 from onestyle.progress import progress
 from onestyle.report import escape
@@ -45,7 +45,7 @@ def prepare(
 @torch.inference_mode()
 def features(
     network: Callable[[Tensor], Tensor],
-    pool: Pool,
+    pool: Images,
     size: int,
     device: torch.device | str = "cpu",
     *,

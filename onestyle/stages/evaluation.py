@@ -72,15 +72,17 @@ def open_parts(store: Store, split: Split, log: Path, why: str = "evaluation") -
 
 
 def check_classes(
-    store: Store, split: Split, parts: Mapping[str, Pool], *, allow_missing: bool = False
+    store: Store, split: Split, seen: Mapping[str, NDArray], *, allow_missing: bool = False
 ) -> dict[str, list[str]]:
-    """The classes that the labelled images or a target lack; refused unless allowed."""
+    """The classes that the labelled images or a target lack; refused unless allowed.
+
+    `seen` are the labels of the images that are predicted, by part."""
     if not split.has_labels:
         raise ValueError(f"no image of {store.name} has a class: there is nothing to evaluate")
     if clash := {*COLUMNS} & {*split.targets}:
         raise ValueError(f"a target cannot be called {clash.pop()!r}: a column of results is")
     labels = {"the labelled images": store.table.label[split.train]}
-    labels |= {name.removeprefix("target/"): pool.labels for name, pool in parts.items()}
+    labels |= {name.removeprefix("target/"): of for name, of in seen.items()}
     there = {name: {*of[of >= 0].tolist()} for name, of in labels.items()}
     every, missing = set().union(*there.values()), {}
     for name, found in there.items():
@@ -185,10 +187,11 @@ def write_evaluation(
     n_classes: int,
     *,
     beside: Mapping[str, Mapping[str, Predicted]] | None = None,
-    **spent: Any,
+    spent: Mapping[str, Any] | None = None,
 ) -> None:
     """`config` says all that decided the result; its "values" (percent, seed, n_labels) get their
-    accuracies here. `beside` are the predictions that another selector than its own chose.
+    accuracies here. `beside` are the predictions that another selector than its own chose,
+    `spent` what decided nothing.
 
     result.json comes last: what lies beside none was not finished.
     """
@@ -197,7 +200,7 @@ def write_evaluation(
     chosen, file = {"": parts, **(beside or {})}, folder / "predictions.safetensors"
     save_tensors(file, _tensors(chosen))
     found = _numbers(config["values"], chosen) | {"chance": chance(parts, n_classes)}
-    result = {**config, **found, "predictions_sha256": checksum(file), **spent}
+    result = {**config, **found, "predictions_sha256": checksum(file), **(spent or {})}
     write_result(folder / "result.json", result, dict(config))
 
 

@@ -73,7 +73,8 @@ class Exam:
         folder = Path(out) if out else _home(frozen, opened, split) / stage
         check_free(folder, force=force)
         parts = open_parts(opened, split, _log_of(frozen, folder), why)
-        missing = check_classes(opened, split, parts, allow_missing=allow_missing)
+        seen = {name: pool.labels for name, pool in parts.items()}
+        missing = check_classes(opened, split, seen, allow_missing=allow_missing)
         return cls(frozen, opened, split, folder, parts, missing)
 
     @property

@@ -108,7 +108,7 @@ def finetune(
     }
     spent = {"target_openings": exam.openings, "seconds": round(time.monotonic() - began, 1)}
     config = about(exam, draws, training, plan)
-    write_evaluation(exam.folder, config, parts, exam.n_classes, **spent)
+    write_evaluation(exam.folder, config, parts, exam.n_classes, spent=spent)
     return exam.folder
 
 
@@ -147,7 +147,7 @@ class Tuning:
         save_weights(run.path / "network.safetensors", method, {"timm": self.frozen.timm})
         parts = self._predict(method.eval())
         spent = {"target_openings": exam.openings, "seconds": round(time.monotonic() - began, 1)}
-        write_evaluation(run.path, run.config, parts, exam.n_classes, **spent)
+        write_evaluation(run.path, run.config, parts, exam.n_classes, spent=spent)
         shutil.rmtree(run.last.parent)  # three times the network, and of no more use
 
     def _cost(self, run: Run, method: ERM, stream: Stream) -> str:

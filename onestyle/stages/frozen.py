@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from onestyle.checkpoint import read_about
-from onestyle.data.protocol import Pool, Split, make_split
+from onestyle.data.protocol import Images, Split, make_split
 from onestyle.data.store import Store, open_store
 from onestyle.nn.backbone import make_backbone
 from onestyle.run import Run, read_run
@@ -39,7 +39,7 @@ class Frozen:
     def width(self) -> int:
         return int(self.network.num_features)  # pyright: ignore
 
-    def features(self, pool: Pool, device: torch.device | str = "cpu", **options) -> Tensor:
+    def features(self, pool: Images, device: torch.device | str = "cpu", **options) -> Tensor:
         """(n, d) of a pool's images, float32 on the CPU."""
         normal = {"mean": self.mean, "std": self.std}
         return features(self.network.to(device), pool, self.size, device, **normal, **options)

@@ -95,6 +95,13 @@ class Heads(NamedTuple):
     var: Tensor  # (P, d) running
     eps: Tensor  # ()
 
+    def some(self, places: Sequence[int]) -> Heads:
+        """Of these problems."""
+        return self._replace(**{name: getattr(self, name)[places] for name in self._fields[:4]})
+
+    def to(self, device: torch.device | str) -> Heads:
+        return Heads(*(part.to(device) for part in self))
+
     def logits(self, features: Tensor) -> Tensor:
         """(n, d) -> (P, n, C), normalised by the running statistics."""
         scale = (self.var.double() + self.eps).rsqrt()

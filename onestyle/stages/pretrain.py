@@ -33,7 +33,7 @@ from onestyle.stages.embed import features
 from onestyle.stream import Stream
 from onestyle.train import fit, trial
 
-__all__ = ["Pretraining", "describe_data", "make_fabric", "make_method", "pretrain"]
+__all__ = ["Pretraining", "describe_data", "make_fabric", "make_method", "pretrain", "store_of"]
 
 N_MONITOR = 2000  # source validation images that are looked at
 LOOKS = {"val_knn": "classes", "val_purity": "domains"}  # what is measured, and by which labels
@@ -84,7 +84,7 @@ class Pretraining:
         sources: Iterable[str],
         fabric: Fabric,
     ) -> Pretraining:
-        opened = open_store(store or _default_store(recipe))
+        opened = open_store(store or store_of(recipe))
         split = make_split(opened.table, sources=sources, targets=targets)
         method = make_method(recipe, opened, split)
         loader = Loader(
@@ -233,7 +233,8 @@ def _compared(pool: Pool) -> dict[str, np.ndarray]:
     return {name: x for name, x in both.items() if len(x) and 0 <= x.min() < x.max()}
 
 
-def _default_store(recipe: Recipe) -> str:
+def store_of(recipe: Recipe) -> str:
+    """The store that a recipe has without being told."""
     if recipe.data != "digits":
         raise ValueError(f"--data must name a store of {recipe.data}; onestyle data pack makes one")
     return recipe.data

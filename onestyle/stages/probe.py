@@ -76,7 +76,7 @@ def probe(
     _save_heads(exam, followed[-1], config)
     beside = {selector: _mix(each, places) for selector, places in chosen.items()}
     spent = {"target_openings": exam.openings, "seconds": round(time.monotonic() - began, 1)}
-    write_evaluation(exam.folder, config, each[-1], exam.n_classes, beside=beside, **spent)
+    write_evaluation(exam.folder, config, each[-1], exam.n_classes, beside=beside, spent=spent)
     return exam.folder
 
 

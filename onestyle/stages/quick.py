@@ -77,4 +77,4 @@ def _look(
     config = exam.about(stage, draws, {"labels": sorted({draw.seed for draw in draws})})
     config["selector"] = "none"
     spent = {"target_openings": exam.openings, "seconds": round(time.monotonic() - began, 1)}
-    write_evaluation(exam.folder, config, parts, exam.n_classes, **spent)
+    write_evaluation(exam.folder, config, parts, exam.n_classes, spent=spent)

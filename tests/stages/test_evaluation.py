@@ -88,7 +88,7 @@ def test_chance_is_the_most_common_class():
 def folder(tmp_path):
     config = {"stage": "probe", "values": VALUES}
     again = {name: part._replace(classes=part.classes.copy()) for name, part in PARTS.items()}
-    write_evaluation(tmp_path, config, PARTS, 4, beside={"oracle": again}, seconds=1.5)
+    write_evaluation(tmp_path, config, PARTS, 4, beside={"oracle": again}, spent={"seconds": 1.5})
     return tmp_path
 
 
