@@ -196,7 +196,9 @@ def test_the_sweep_is_drawn(tmp_path, capsys):
     words += ["--recipes", "digits", "--runs", str(tmp_path / "runs")]
     picture = tmp_path / "sweep.png"
     assert main(["table", "batch-size", *words, "--picture", str(picture)]) == 0
-    assert "N = 512" in capsys.readouterr().out and Image.open(picture).width == 900
+    assert "N = 512" in capsys.readouterr().out
+    with Image.open(picture) as image:
+        assert image.width == 900
     ask = Ask(styles=("fa", "bss"), targets=("photo",), fractions=(100,))
     figure = draw(make_table(sizes, ask, jobs, collect(tmp_path / "runs", jobs)))
     curves = [line for axes in figure.axes[1:] for line in axes.lines if len(line.get_xdata()) == 5]
