@@ -54,7 +54,7 @@ def evaluated(folder, stage, job, percents, hits, n=100, n_seeds=None):
         "values": values,
         {"probe": "probing", "finetune": "training"}[stage]: job.protocol,
     }
-    write_evaluation(folder, config, parts, N_CLASSES, seconds=1.0)
+    write_evaluation(folder, config, parts, N_CLASSES, spent={"seconds": 1.0})
 
 
 def _part(right, n):

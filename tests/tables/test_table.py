@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from onestyle.cli import main
-from onestyle.run import read_rows
+from onestyle.data.store import open_store
+from onestyle.run import lock, read_rows
 from onestyle.tables.collect import collect
 from onestyle.tables.layout import TABLES
 from onestyle.tables.plan import Ask, plan
@@ -110,6 +111,19 @@ def test_two_at_the_same_table_share_its_cells(tmp_path):
         folder = harvest.of(job).folder
         assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == list(range(1, 61))
         assert len(read_rows(folder / "target_openings.jsonl")) == 1
+
+
+def test_what_another_is_at_is_left_to_it(tmp_path, capsys):
+    job = harvest_of(tmp_path)[0][0]
+    desk = tmp_path / ".cells" / job.folder(open_store("digits"))
+    desk.mkdir(parents=True)
+    with lock(desk):  # also between the stages of a cell
+        assert main(command(tmp_path, "--run", "--styles", "fa")) == 0
+        me = f"{os.uname().nodename} process {os.getpid()}"
+        assert f"in use: simclr fa -> photo, seed 0: {desk} is in use by {me}" in (
+            capsys.readouterr().err
+        )
+    assert not list(tmp_path.glob("digits-*"))
 
 
 def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path, capsys):
