@@ -59,7 +59,7 @@ def answer(groups: Sequence[Group]) -> str:
     said = f'<p class="answer">{_sentence(groups, top)}</p>'
     verdict = " ".join(filter(None, [_verdict(groups, top), _unprobed(missing)]))
     notes = f'<p class="verdict">{verdict}</p>' if verdict else ""
-    return _hero(groups, said + bars(rows, top.chance) + notes)
+    return _hero(groups, said + bars(rows, top.chance, _dots(top)) + notes)
 
 
 def _hero(groups: Sequence[Group], inside: str) -> str:
@@ -95,6 +95,12 @@ def _words(s: Score) -> str:
     return f"<b>{s.mean:.1f}</b>{spread} <small>n = {len(s.values)}</small>"
 
 
+def _dots(top: Headline) -> str:
+    """Which seeds the dots are of."""
+    varied = " or ".join(sorted({s.varied for s in top.scores.values()}))
+    return f"dots and ±: seeds of {varied}"
+
+
 def _verdict(groups: Sequence[Group], top: Headline) -> str:
     """BSS - FA of each method, and whether the seeds differ by as much."""
     said = []
@@ -124,12 +130,12 @@ def _unprobed(names: Sequence[str]) -> str:
 
 def _budget(groups: Sequence[Group]) -> str:
     """What it took, once for all groups if it is the same for all."""
-    each = [html(budget_of(group)) for group in groups]
-    if len({*each}) == 1:
-        return f"{each[0]}."
-    return (
-        "; ".join(f"{html(g.name)}: {words}" for g, words in zip(groups, each, strict=True)) + "."
-    )
+    of: dict[str, list[str]] = {}
+    for group in groups:
+        of.setdefault(budget_of(group), []).append(group.name)
+    if len(of) == 1:
+        return f"{html(next(iter(of)))}."
+    return "<br>".join(html(f"{' and '.join(names)}: {words}.") for words, names in of.items())
 
 
 def _and(names: Sequence[str]) -> str:

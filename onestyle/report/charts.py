@@ -163,8 +163,8 @@ class Bar(NamedTuple):
     words: str
 
 
-def bars(rows: Sequence[Bar], chance: float | None) -> str:
-    """Rows of 0 to 100 percent, with a dot for each seed and a line where chance is."""
+def bars(rows: Sequence[Bar], chance: float | None, note: str) -> str:
+    """Rows of 0 to 100 percent, with a dot for each seed and a line where chance is; HTML below."""
     lines = []
     for row in rows:
         mean = sum(row.values) / len(row.values)
@@ -175,5 +175,6 @@ def bars(rows: Sequence[Bar], chance: float | None) -> str:
             f'<span class="track"><b style="width:{mean:.2f}%"></b>{level}{dots}</span>'
             f'<span class="number">{row.words}</span></li>'
         )
-    note = f'<p class="chance">│ chance, {chance:.1f}%</p>' if chance is not None else ""
-    return f'<ol class="bars">{"".join(lines)}</ol>{note}'
+    words = [f"┊ chance, {chance:.1f}%"] if chance is not None else []
+    words = " · ".join([*words, note])
+    return f'<ol class="bars">{"".join(lines)}</ol><p class="chance">{words}</p>'

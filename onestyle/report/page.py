@@ -13,14 +13,18 @@ from onestyle.report.sections import SECTIONS
 
 __all__ = ["render"]
 
-DARK = {  # what a group's colour is on a dark ground
-    "#59636d": "#a4adb5",
-    "#1f77b4": "#62aee6",
-    "#c2511b": "#f18a54",
-    "#0072b2": "#4aa8e0",
-    "#009e73": "#2fc195",
-    "#8a4b08": "#c98b4a",
-    "#1c1f24": "#e8eaed",
+HUES = {  # a group's colour: on a light and on a dark ground, to be read as a word too
+    "#59636d": ("#59636d", "#a4adb5"),
+    "#1f77b4": ("#1f77b4", "#62aee6"),
+    "#c2511b": ("#c2511b", "#f18a54"),
+    "#0072b2": ("#0072b2", "#4aa8e0"),
+    "#e69f00": ("#b57a00", "#f0b03c"),
+    "#009e73": ("#00805d", "#2fc195"),
+    "#cc79a7": ("#b8588f", "#e29ac4"),
+    "#56b4e9": ("#2b88bf", "#92d0f2"),
+    "#8a4b08": ("#8a4b08", "#c98b4a"),
+    "#1c1f24": ("#1c1f24", "#e8eaed"),
+    "#b4a800": ("#857c00", "#d6cb3a"),
 }
 
 
@@ -64,7 +68,7 @@ def _own(name: str) -> str:
 
 def _colours(report: Report) -> str:
     series = "".join(
-        f"--s{k}:light-dark({group.colour},{DARK.get(group.colour, group.colour)});"
+        f"--s{k}:light-dark({','.join(HUES[group.colour])});"
         for k, group in enumerate(report.groups)
     )
     maps = report.having("embedding")

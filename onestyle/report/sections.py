@@ -92,7 +92,7 @@ def _views(report: Report) -> str:
     shown = report.having("views")
     if not shown or report.images is None:
         return ""
-    figures = [_figure_of_views("the images", [Views("as they are", report.images[:, None])])]
+    figures = [_figure_of_views("the images", [Views("unchanged", report.images[:, None])])]
     figures += [_figure_of_views(group.name, views, k) for k, group, views in shown]
     return _section(
         "What training looked at",
@@ -110,7 +110,7 @@ def _figure_of_views(name: str, views: Sequence[Views], series: int | None = Non
     for group in views:
         words, (n, n_views) = html(group.words), group.pixels.shape[:2]
         picture = f'<img src="{grid(group.pixels)}" alt="{words}: {n} images, {n_views} each">'
-        parts.append(f'<p style="flex:{n_views}">{picture}<small>{words}</small></p>')
+        parts.append(f"<p>{picture}<small>{words}</small></p>")
     return "".join([*parts, "</div></figure>"])
 
 

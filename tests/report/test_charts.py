@@ -41,7 +41,7 @@ def test_an_error_bar_reaches_a_standard_deviation():
 
 
 def test_a_bar_is_as_long_as_its_mean_and_has_a_dot_for_each_seed():
-    drawn = bars([Bar("a<b", 0, (40.0, 60.0), "")], 10)
+    drawn = bars([Bar("a<b", 0, (40.0, 60.0), "")], 10, "")
     assert 'style="width:50.00%"' in drawn and "a&lt;b" in drawn
     assert re.findall(r'<i style="left:([\d.]+)%', drawn) == ["40.00", "60.00"]
     assert re.findall(r'<u style="left:([\d.]+)%', drawn) == ["10.00"]

@@ -9,9 +9,11 @@ from statistics import fmean, stdev
 import pytest
 
 from onestyle.cli import main
-from onestyle.report.answer import headline
+from onestyle.report.answer import answer, headline
 from onestyle.report.groups import read_groups, score
 from onestyle.report.write import report
+from onestyle.stages.evaluation import read_evaluation
+from onestyle.stages.probe import probe
 from tests.data.files import fill, packed
 from tests.report.conftest import train
 
@@ -48,6 +50,26 @@ def test_the_page_says_what_the_results_say(runs, page):
     assert f"<b>{bss - fa:+.1f}</b>".replace("-", "&minus;") in text
     for fact in ("0.37 M parameters", "4 steps of 16 images in 2 views", "n = 2"):
         assert fact in text
+
+
+@pytest.mark.parametrize(
+    "targets, measure, words",
+    [
+        ((), "val", "of held-out images of the sources"),
+        (("neon", "photo"), "average", "as the mean of the domains"),
+    ],
+)
+def test_the_headline_without_and_with_several_unseen_domains(targets, measure, words, tmp_path):
+    run = train(tmp_path / "run", "style=bss", targets=targets)
+    probe(str(run), percents=(5,), seeds=1, settings=["steps=5"])
+    groups = read_groups([run])
+    top = headline(groups)
+    (value,) = read_evaluation(run / "probe").result["values"]
+    assert (top.measure, top.percent) == (measure, 5)
+    assert top.scores[0].values == (value[measure],) and top.scores[0].std is None
+    said = answer(groups)
+    assert words in said and f"{value[measure]:.1f}%" in said and "n = 1" in said
+    assert all(name in said for name in targets)
 
 
 def test_without_images_there_is_no_pixel(runs, tmp_path):
