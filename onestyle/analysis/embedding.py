@@ -24,7 +24,8 @@ __all__ = ["Embedding", "compute", "draw", "spread_rows"]
 
 PER_KIND, MOST = 500, 5000  # images of a domain and class; of a map
 SIDE, HEAD, GAP, COLUMNS = 520, 150, 40, 3  # of a panel, pixels; how many side by side
-SHAPES = (*MARKERS, *(f"${letter}$" for letter in "ABCDEFGHIJKLMNOPQRSTUVWYZ"))  # of classes
+LETTERS = tuple(rf"$\mathbf{{{letter}}}$" for letter in "ABCDEFGHIJKLMNOPQRSTUVWYZ")
+SHAPES = (*MARKERS, *LETTERS)  # of classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +196,8 @@ def _name(names: Sequence[str], number: int) -> str:
 
 
 def _titles(page: Page, x: float, name: str, result: Embedding) -> None:
-    page.text(x, page.y + 44, short(name, 24), 34, weight="bold")
+    name = short(name, 48)
+    page.text(x, page.y + 44, name, min(34, int(SIDE / 0.66 / len(name))), weight="bold")
     lines = {"domain purity": result.domain_purity, "class k-NN": result.class_knn}
     for i, (what, measured) in enumerate(lines.items()):
         if measured:
@@ -214,8 +216,9 @@ def _scatter(axes: Axes, result: Embedding, colours: dict[int, str], markers: di
         for number in np.unique(label[part]):
             some = part[label[part] == number]
             ink = [colours.get(d, GREY) for d in domain[some].tolist()]
-            style = {"marker": markers.get(int(number), "o"), "s": size, "linewidths": 0.4}
-            axes.scatter(*result.coordinates[some].T, c=ink, edgecolors="white", **style)
+            marker = markers.get(int(number), "o")
+            style = {"s": size, "linewidths": 0.0 if marker in LETTERS else 0.4}
+            axes.scatter(*result.coordinates[some].T, c=ink, marker=marker, ec="white", **style)
     axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim", facecolor="#f7f8f9")
     for side in axes.spines.values():
         side.set_visible(False)

@@ -81,6 +81,12 @@ def test_fewer_than_four_images_have_none():
         compute(points(3), None, torch.arange(3))
 
 
+def test_runs_are_told_apart_by_the_ends_of_their_names():
+    names = [f"digits-simclr-bss-photo-lr=0.002-seed-{k}" for k in (0, 1)]
+    said = words_of(embedding.draw(dict.fromkeys(names, compute(points(), None, None))))
+    assert {*names} <= {*said}
+
+
 def drawn(n_classes, n_domains, names=(), n_runs=1):
     label, domain = torch.arange(60) % n_classes, torch.arange(60) % n_domains
     runs = {f"run {k}": compute(points(60, seed=k), label, domain) for k in range(n_runs)}
