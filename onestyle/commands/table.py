@@ -106,8 +106,9 @@ def _show_plan(
     """How many cells there are and, unless they are run now, what the missing ones cost."""
     missing = harvest.missing(jobs)
     begun = sum(harvest.of(job) is not None for job in missing)
+    cells = "1 cell" if len(jobs) == 1 else f"{len(jobs)} cells"
     note(
-        f"{args.name}: {len(jobs)} cells in {args.runs}, {len(jobs) - len(missing)} done, "
+        f"{args.name}: {cells} in {args.runs}, {len(jobs) - len(missing)} done, "
         f"{begun} begun, {len(missing) - begun} not begun"
     )
     for other in harvest.others[:N_OTHERS]:

@@ -45,8 +45,7 @@ def make_table(layout: Layout, ask: Ask, jobs: Sequence[Job], harvest: Harvest) 
 
 def _blocks(layout: Layout, ask: Ask) -> Iterator[tuple[str, list[Column]]]:
     """The groups of rows, each with its columns."""
-    percents, every = ask.fractions or layout.fractions, targets_of(layout)
-    targets = tuple(name for name in every if not ask.targets or name in ask.targets)
+    percents, targets = ask.fractions or layout.fractions, _targets(layout, ask)
     if layout.over == "fractions":
         printed = targets[0] if len(targets) == 1 else "average"
         yield "", [Column(f"{p}%", p, targets, printed=printed) for p in percents]
@@ -58,19 +57,23 @@ def _blocks(layout: Layout, ask: Ask) -> Iterator[tuple[str, list[Column]]]:
             yield group, [Column(f"N = {n}", percent, targets, batch_size=n) for n in sizes]
             continue
         columns = [Column(name, percent, (name,), printed=name) for name in targets]
-        if targets == every:
+        if targets == targets_of(layout):
             names = layout.summaries
             columns += [
-                Column(name, percent, every, name == "overall", printed=name) for name in names
+                Column(name, percent, targets, name == "overall", printed=name) for name in names
             ]
         whole = percent in layout.finetuned
         yield group + (", the whole network trained" if whole else ""), columns
 
 
+def _targets(layout: Layout, ask: Ask) -> tuple[str, ...]:
+    return tuple(name for name in targets_of(layout) if not ask.targets or name in ask.targets)
+
+
 class _Sheet:
     def __init__(self, layout: Layout, ask: Ask, jobs: Sequence[Job], harvest: Harvest):
         self.layout, self.ask = layout, ask
-        self.lines = lines_of(layout, ask)
+        self.lines, self.targets = lines_of(layout, ask), _targets(layout, ask)
         self.done = [(job, found) for job in jobs if (found := harvest.of(job))]
 
     def rows(self, group: str, columns: list[Column]) -> Iterator[Row]:
@@ -157,6 +160,9 @@ class _Sheet:
         if self.layout.paper:
             paper = self.layout.paper
             yield f"The paper: mean of {paper.n_runs} runs; {paper.protocol}."
+        if self.layout.over != "targets":
+            mean = ", the mean over the domains" if len(self.targets) > 1 else ""
+            yield f"Unseen: {', '.join(self.targets)}{mean}."
         if any(line.method == "erm" for line in self.lines):
             yield "ERM: random weights, the whole network trained on the labelled images alone."
         for what, settings in (("recipe", self.ask.settings), ("evaluation", self.ask.evaluation)):
