@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from onestyle.cli import main
 from tests.stages.runs import pretrained
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,7 @@ def commands():
         )
         for line in "\n".join(fenced(page, "sh") + indented).splitlines():
             command = re.sub(r"\s+#.*", "", line)
-            slow = "benchmarks/" in command or "runs/" in command
+            slow = any(word in command for word in ("benchmarks/", "runs/", "leave-one-out"))
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(command, id=f"{page.stem}: {command}", marks=marks)
 
@@ -44,6 +45,8 @@ def runs(tmp_path_factory):
     for style in ("fa", "bss"):
         options = {"recipe": "digits/swav", "style": style, "snapshot_every": 1}
         pretrained(path / f"digits-swav-{style}-photo-s0", *unseen, **options)
+    probe = ["probe", str(path / "digits-swav-bss-photo-s0"), "--seeds", "2"]
+    assert main([*probe, "--set", "steps=10"]) == 0
     return path
 
 
