@@ -21,6 +21,13 @@ from onestyle.tables.plan import EVALUATION, Job, differences, fingerprint, scra
 __all__ = ["STAGES", "Evaluated", "Found", "Harvest", "collect", "look_into"]
 
 STAGES = ("probe", "finetune")
+WORDS = {  # that a result must have, besides those which `read_result` and `read_run` ask for
+    "pretrain": {"seconds", "devices", "target_openings", "made_with"},
+    "probe": {"probing"},
+    "finetune": {"training", "views"},
+}
+COMMON = {"network", "data", "seeds", "varied", "selector", "made_with"}
+COMMON |= {"values", "summary", "beside", "predictions_sha256"}
 PART = "part"  # the key of a folder within an evaluation
 Seeds = tuple[int | None, int]  # of the pretraining; of labels and probe
 
@@ -178,7 +185,8 @@ def _read(folder: Path) -> tuple[Found, list[str]]:
         _read_evaluation(folder, "finetune", found, problems)
     elif (folder / "result.json").is_file():
         try:
-            found.result = read_run(folder).read_result()
+            result = read_run(folder).read_result()
+            found.result = _with_words(folder / "result.json", result, WORDS["pretrain"])
         except ValueError as error:
             return found, [str(error)]
         for stage in STAGES:
@@ -189,22 +197,27 @@ def _read(folder: Path) -> tuple[Found, list[str]]:
 
 def _read_evaluation(folder: Path, stage: str, found: Found, problems: list[str]) -> None:
     try:
-        found.evaluated[stage] = _evaluation(folder, found)
+        found.evaluated[stage] = _evaluation(folder, stage, found)
     except ValueError as error:
         problems.append(str(error))
 
 
-def _evaluation(folder: Path, found: Found) -> Evaluated:
-    kept = (folder / "predictions.safetensors").exists()
+def _evaluation(folder: Path, stage: str, found: Found) -> Evaluated:
+    file, kept = folder / "result.json", (folder / "predictions.safetensors").exists()
+    result = _with_words(file, read_result(file), COMMON | WORDS[stage])
     if kept or Run(found.folder, {}).backbone.exists():
-        result = read_evaluation(folder).result
-    else:
-        result = read_result(folder / "result.json")
-        if summarize(result["values"]) != result["summary"]:
-            raise ValueError(f"{folder / 'result.json'}: its summary is not that of its values")
+        read_evaluation(folder)  # refuses what was edited
+    elif summarize(result["values"]) != result["summary"]:
+        raise ValueError(f"{file}: its summary is not that of its values")
     if found.result and result["network"].get("config_hash") != found.result["config_hash"]:
         raise ValueError(f"{folder} is of another run than {found.folder}")
     return Evaluated(folder, result, checked=kept)
+
+
+def _with_words(file: Path, result: dict[str, Any], words: set[str]) -> dict[str, Any]:
+    if missing := sorted(words - result.keys()):
+        raise ValueError(f"{file} says nothing of {', '.join(missing)}: it was changed")
+    return result
 
 
 def _keep(harvest: Harvest, job: Job, found: Found) -> None:

@@ -275,6 +275,14 @@ def test_broken_folders_are_named_and_the_rest_is_shown(tmp_path, capsys):
     (bss / "probe/result.json").write_text(json.dumps(value))
     assert main(command(tmp_path)) == 2
     assert "does not say what its predictions say" in capsys.readouterr().err
+    (bss / "probe/result.json").write_text(json.dumps({**value, "values": []}))
+    assert main(command(tmp_path)) == 2
+    assert f"{bss / 'probe/result.json'} does not say" in capsys.readouterr().err
+    del result["devices"]
+    (fa / "result.json").write_text(json.dumps(result))
+    assert main(command(tmp_path)) == 2
+    said = capsys.readouterr().err
+    assert f"{fa / 'result.json'} says nothing of devices: it was changed" in said
     (bss / "probe").rename(bss / "moved")
     (fa / "probe").rename(bss / "probe")
     assert main(command(tmp_path)) == 2
