@@ -29,7 +29,8 @@ class Progress:
         elif now - self._said >= LINE_EVERY and not self._quiet:
             self._said = now
             left = (now - self.began) / max(1, done - self.start) * (self.total - done)
-            line = f"{self.what}: {done:,} of {self.total:,}, {words}, {clock(left)} left"
+            parts = [f"{done:,} of {self.total:,}", words, f"{clock(left)} left"]
+            line = f"{self.what}: {', '.join(filter(None, parts))}"
             print(line, file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:

@@ -89,10 +89,11 @@ def finetune(
 
     "random:NAME" begins with other weights for each seed: the baseline without pretraining.
     """
-    began, known = time.monotonic(), network or {}
+    began, known, settings = time.monotonic(), network or {}, [*settings]
+    changed(training_of(""), settings)  # refuses wrong ones before a target is opened
     exam = Exam.open("finetune", open_frozen(what, **known), store, force=force, **options)
     name = exam.store.name
-    training = changed(training_of(name), [*settings])
+    training = changed(training_of(name), settings)
     draws = draws_of(exam.split, percents, n_seeds(name, seeds))
     fabric = make_fabric(training.precision, accelerator=device or "auto")
     (exam.folder / "result.json").unlink(missing_ok=True)  # --force, or there is none

@@ -51,7 +51,8 @@ def probe(
     change the data set's `Probing`: "steps=100". `oracle` also tells what choosing by the targets
     would give.
     """
-    began, device = time.monotonic(), device or default_device()
+    began, device, settings = time.monotonic(), device or default_device(), [*settings]
+    changed(Probing(), settings)  # refuses wrong ones before a target is opened
     why = "oracle" if oracle else "evaluation"
     frozen = open_frozen(what, **(network or {}))
     exam = Exam.open("probe", frozen, store, why=why, **options)

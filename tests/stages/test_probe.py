@@ -168,7 +168,7 @@ def test_nothing_is_overwritten(run, capsys):
 def test_what_does_not_go_together(run, capsys, words, text):
     code, printed = said(capsys, "probe", run, *FAST, *words)
     assert code == 2 and text in printed and printed.count("\n") == 1
-    assert not (run / "probe").exists()
+    assert not (run / "probe").exists() and not (run / "target_openings.jsonl").exists()
 
 
 @pytest.mark.parametrize("fraction", ["0.001", "0", "5", "-.1", "0.155", "nan", "few"])
