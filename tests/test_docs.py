@@ -30,7 +30,8 @@ def commands():
         )
         for line in "\n".join(fenced(page, "sh") + indented).splitlines():
             command = re.sub(r"\s+#.*", "", line)
-            slow = any(word in command for word in ("benchmarks/", "runs/", "leave-one-out"))
+            long = ("benchmarks/", "runs/", "leave-one-out", "pretrain digits")
+            slow = any(word in command for word in long)
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(command, id=f"{page.stem}: {command}", marks=marks)
 
