@@ -378,11 +378,11 @@ class _Spectrum:
         It is done once an image, not once a view. MPS has no float64.
         """
         exact = (x.cpu() if x.device.type == "mps" else x).double()
-        f = self.pick(torch.fft.rfft2(exact))
+        f = self.forth(exact)
         return torch.view_as_real(f).flatten(-2).to(x.dtype).to(x.device)
 
-    def pick(self, f: Tensor) -> Tensor:
-        """(..., H, W // 2 + 1) of rfft2 -> the frequencies that are kept."""
+    def forth(self, x: Tensor) -> Tensor:
+        """Those of the frequencies F(x) of (..., H, W) that are kept."""
         raise NotImplementedError  # abstract
 
     def weight(self, half: Tensor, symmetric: bool) -> Tensor:
@@ -414,8 +414,8 @@ class _FullSpectrum(_Spectrum):
         v = torch.fft.fftfreq(w, 1 / w, device=like.device)[: w // 2 + 1]
         self.v = v.repeat_interleave(2)
 
-    def pick(self, f: Tensor) -> Tensor:
-        return f
+    def forth(self, x: Tensor) -> Tensor:
+        return torch.fft.rfft2(x)
 
     def add_inverse(self, x: Tensor, change: Tensor, out: Tensor) -> None:
         change = torch.view_as_complex(change.unflatten(-1, (-1, 2)))
@@ -450,8 +450,9 @@ class _LowFrequencies(_Spectrum):
         )
         self.rows_y, self.p_x, self.q_x = (b.to(like.dtype).to(like.device) for b in bases)
 
-    def pick(self, f: Tensor) -> Tensor:
-        return f[..., self.rows, : self.columns]
+    def forth(self, x: Tensor) -> Tensor:
+        lines = torch.fft.rfft(x)[..., : self.columns]  # half the work of rfft2 if these are few
+        return torch.fft.fft(lines, dim=-2)[..., self.rows, :]
 
     def weight(self, half: Tensor, symmetric: bool) -> Tensor:
         weight = super().weight(half, symmetric)
