@@ -6,15 +6,20 @@ onestyle pretrain digits/simclr --targets photo
 from dataclasses import replace
 from typing import Any
 
+from onestyle.geometry import Geometry
 from onestyle.recipes.recipe import Recipe
 
+# A digit's mirror image is no digit, and a seventh of one is none either.
+WHOLE = Geometry(scale=(0.5, 1.0), horizontal_flip=0.0)
 SIMCLR = Recipe(
     data="digits",
     method="simclr",
     backbone="test_resnet",  # timm's smallest: 0.37 M parameters, 96 features
+    options={"temperature": 0.2},
     views="4x32",
     ratios=(0.02, 1.0),
-    steps=600,
+    geometry=WHOLE,
+    steps=500,
     batch_size=128,
     optimizer="adamw",
     lr=2e-3,
@@ -31,11 +36,13 @@ DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
 
 RECIPES = {
     "simclr": SIMCLR,
-    "swav": replace(SIMCLR, method="swav", views="2x32 + 2x24", options=SWAV, snapshot_every=100),
+    "swav": replace(
+        SIMCLR, method="swav", views="2x32 + 2x24 0.2..0.6", options=SWAV, snapshot_every=100
+    ),
     "msn": replace(
         SIMCLR,
         method="msn",
-        views="1x32 0.3..1 + 3x24 0.05..0.3",
+        views="1x32 + 3x24 0.2..0.6",
         options={"prototypes": 64, "dim": 64},
         **VIT,
     ),

@@ -25,7 +25,7 @@ VIEWS = [
 ]  # fmt: skip
 LOOP = ["precision=32-true", f"batch_size={N}", "monitor_every=0", "log_every=10", "warmup=0.1"]
 SETTINGS = {
-    "simclr": ["steps=60", "views=2x24 0.5..1"],
+    "simclr": ["steps=60", "views=2x24 0.5..1", "options.temperature=0.5"],
     "swav": [
         "steps=80", "views=2x24 0.5..1 + 1x16 0.5..1", "options.freeze_steps=10",
         "options.hidden_dim=128",
