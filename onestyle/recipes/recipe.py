@@ -84,17 +84,20 @@ def plain(value: Any) -> Any:
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
-    """The recipe with "field=value" settings: lr=0.3, options.temperature=0.2, clip=null."""
-    tree = plain(recipe)
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--set takes FIELD=VALUE, got {setting!r}")
-        *path, last = _known(name.strip(), recipe).split(".")
+    """The recipe with "field=value" settings: lr=0.3, options.temperature=0.2, clip=null.
+
+    Another method begins with its own options.
+    """
+    tree, pairs = plain(recipe), [_pair(setting) for setting in settings]
+    for name, value in pairs:
+        if name == "method" and value != tree["method"]:
+            tree |= {"method": value, "options": {}}
+    for name, value in pairs:
+        *path, last = _known(name, tree["method"]).split(".")
         inside = tree
         for part in path:
             inside = inside[part]
-        inside[last] = value.strip()
+        inside[last] = value
     for name, value in tree["backbone_options"].items():
         tree["backbone_options"][name] = yaml.safe_load(value) if isinstance(value, str) else value
     return recipe_of(tree)
@@ -103,14 +106,18 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
 def changed(settings_of: T, settings: Iterable[str]) -> T:
     """A flat dataclass with "field=value" settings, each made what its field is, or refused."""
     values = asdict(settings_of)  # pyright: ignore
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--set takes FIELD=VALUE, got {setting!r}")
-        if name.strip() not in values:
-            raise ValueError(_unknown(name.strip(), list(values)))
-        values[name.strip()] = value.strip()
+    for name, value in map(_pair, settings):
+        if name not in values:
+            raise ValueError(_unknown(name, list(values)))
+        values[name] = value
     return _typed(type(settings_of), values)
+
+
+def _pair(setting: str) -> tuple[str, str]:
+    name, equals, value = setting.partition("=")
+    if not equals:
+        raise ValueError(f"--set takes FIELD=VALUE, got {setting!r}")
+    return name.strip(), value.strip()
 
 
 def recipe_of(tree: dict[str, Any]) -> Recipe:
@@ -148,11 +155,11 @@ def _options_of(method: str) -> list[str]:
     return [f"options.{name}" for name in taken if name not in ("backbone", *_COUNTS)]
 
 
-def _known(name: str, recipe: Recipe) -> str:
+def _known(name: str, method: str) -> str:
     legal = [each.name for each in fields(Recipe)]
     legal += [f"geometry.{each.name}" for each in fields(Geometry)]
     legal += [f"colour.{each.name}" for each in fields(Colour)]
-    legal += _options_of(recipe.method)
+    legal += _options_of(method)
     if name not in legal and not name.startswith("backbone_options."):
         raise ValueError(_unknown(name, legal))
     return name

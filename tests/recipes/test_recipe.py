@@ -103,6 +103,14 @@ def test_what_is_wrong_is_named(setting, answer, capsys):
     assert answer in capsys.readouterr().err
 
 
+def test_another_method_begins_with_its_own_options():
+    settings = ["options.momentum=0.9", "method=mocov2"]
+    recipe = override(recipe_named("digits/simclr"), settings)
+    assert recipe.method == "mocov2" and recipe.options == {"momentum": 0.9}
+    same = override(recipe_named("digits/simclr"), ["method=simclr"])
+    assert same == recipe_named("digits/simclr")
+
+
 def test_names_of_recipes(capsys):
     with pytest.raises(ValueError, match=r"did you mean pacs/simclr\?"):
         recipe_named("pacs/simcrl")
