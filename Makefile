@@ -13,11 +13,14 @@ TORCH_CPU := --extra-index-url https://download.pytorch.org/whl/cpu --retries 1 
 demo: setup
 	$(BIN)/onestyle demo
 
+# A process a core, and a thread each: they do not wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+
 test: setup
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-slow: setup
-	$(BIN)/pytest -m slow || [ $$? -eq 5 ]  # 5: there is no slow test
+	$(PYTEST) -m slow || [ $$? -eq 5 ]  # 5: there is no slow test
 
 # The report is tested in a real Chromium: any that is there, else Debian's, which needs root.
 browser:

@@ -8,6 +8,7 @@ from PIL import Image
 
 from onestyle import __version__, preview
 from onestyle.cli import COMMANDS, main
+from tests.data.files import open_to_all
 
 QUICK = ("--images", "2", "--views", "1", "--size", "16", "--part", "grids")
 
@@ -139,8 +140,7 @@ def test_a_picture_that_cannot_be_written(capsys, tmp_path, name, said):
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     """As another user: root may write anywhere."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     script = """
 import os, sys
 from onestyle import cli

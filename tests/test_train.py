@@ -231,7 +231,7 @@ def test_weights_keep_their_precision(precision, tmp_path):
     run = pretrain(recipe, targets=["photo"], out=tmp_path / "run", fabric=fabric(precision))
     kinds = {x.dtype for x in weights(run.path).values() if x.is_floating_point()}
     assert kinds == {torch.float64 if precision == "64-true" else torch.float32}
-    assert run.read_result()["last"]["loss"] < 4
+    assert run.read_result()["last"]["loss"] < 8
 
 
 def test_what_a_run_leaves(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from onestyle.data.store import open_store
-from tests.data.files import FOUR, content, fill, refused, run
+from tests.data.files import FOUR, content, fill, open_to_all, refused, run
 
 
 @pytest.fixture
@@ -109,8 +109,7 @@ def test_what_may_not_be_read_is_named(tmp_path, folder):
     """As another user: nothing is hidden from root."""
     (folder / "a/cat/1.png").chmod(0)
     (folder / "a/secret").mkdir(0)
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
+    open_to_all(tmp_path)
     tmp_path.chmod(0o777)
     script = """
 import os, sys

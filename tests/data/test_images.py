@@ -8,6 +8,7 @@ from PIL import Image
 
 from onestyle.data import images
 from onestyle.data.images import find_images, read_image
+from tests.data.files import open_to_all
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
@@ -146,8 +147,7 @@ def test_a_folder_that_cannot_be_read_is_told_and_not_passed_over(tmp_path):
     """As another user: nothing is hidden from root."""
     (tmp_path / "open.png").touch()
     (tmp_path / "closed").mkdir(mode=0)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     script = """
 import os, sys
 from pathlib import Path
