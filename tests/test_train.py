@@ -200,6 +200,24 @@ def test_gradients_are_clipped():
     assert_close(method.w.detach(), torch.tensor(1 - 0.1 * (0.5 + 0.5)))
 
 
+class Dead(Line):
+    """Says of itself that all embeddings are alike and one prototype takes all."""
+
+    def loss(self, batch):
+        loss, _ = super().loss(batch)
+        return loss, {"embedding_std": 0.01, "prototypes_used": 1}
+
+
+def test_a_collapse_is_warned_of_once(tmp_path, capsys):
+    run = Run(tmp_path, {})
+    fit(Dead(), Numbers(), training(log_every=2), fabric=fabric(), run=run)
+    said = capsys.readouterr().err
+    assert said.count("step 2: embedding_std is 0.01: all embeddings are nearly the same") == 1
+    assert said.count("step 2: prototypes_used is 1: hardly any prototype is in use") == 1
+    assert said.count("has collapsed") == 2
+    assert [row["embedding_std"] for row in read_rows(run.metrics)] == [0.01] * 3
+
+
 def test_nan_stops_the_run_and_names_step_and_checkpoint(tmp_path):
     run = Run(tmp_path, {})
     with pytest.raises(
