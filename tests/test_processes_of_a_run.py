@@ -44,4 +44,4 @@ def test_two_processes_end_as_one(name, style, how, tmp_path):
         [row["loss"] for row in read_rows(tmp_path / name / "metrics.jsonl") if "loss" in row]
         for name in ("one", "two")
     ]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-7)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)  # logged in float32
