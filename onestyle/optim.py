@@ -117,7 +117,8 @@ def maker(training: Training, method: Method) -> MakeOptimizer:
         lr, decay = training.lr, training.weight_decay
         if training.optimizer in ("adam", "adamw"):  # the decay is of the loss, or of the weights
             kind = Adam if training.optimizer == "adam" else AdamW
-            return kind(groups, lr, betas=training.betas, weight_decay=decay)
+            fused = training.precision != "16-mixed"  # else it hides the gradients that are clipped
+            return kind(groups, lr, betas=training.betas, weight_decay=decay, fused=fused)
         if training.optimizer == "sgd":
             options = {"momentum": training.momentum, "nesterov": training.nesterov}
             return SGD(groups, lr, weight_decay=decay, **options)
