@@ -14,7 +14,6 @@ import argparse
 import json
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -22,7 +21,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import machine
-from benchmarks.data_speed import anonymous_bytes
 from onestyle.analysis import homogeneity, purity, similarity
 
 LIMIT = 2e9  # bytes
@@ -59,20 +57,8 @@ def in_a_process(name: str, n: int) -> tuple[float, float]:
 
 def watched(work, n: int) -> tuple[int, float]:
     """The peak while it works, and the seconds that it takes."""
-    peaks, done = [anonymous_bytes()], threading.Event()
-
-    def watch():
-        while not done.wait(0.02):
-            peaks.append(anonymous_bytes())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
     started = time.perf_counter()
-    work(n)
-    seconds = time.perf_counter() - started
-    done.set()
-    watcher.join()
-    return max(peaks), seconds
+    return machine.peak_memory(lambda: work(n)), time.perf_counter() - started
 
 
 def labels(n: int, high: int) -> torch.Tensor:

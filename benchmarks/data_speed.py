@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def main() -> None:
     parser.add_argument("--peak-in", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak_in:
-        print(peak_of_packing_and_reading(options.peak_in))
+        print(machine.peak_memory(lambda: pack_and_read(options.peak_in)))
         return
     with tempfile.TemporaryDirectory() as folder:
         result = {"machine": machine.describe()} | reading(Path(folder), options.rounds)
@@ -108,28 +107,12 @@ def large_store(folder: Path, n: int) -> dict:
     return {"large_store": f"{n:,} images", "large_s": seconds, "peak_rss_anon_mb": peak / 1e6}
 
 
-def peak_of_packing_and_reading(folder: Path) -> int:
-    peaks, done = [anonymous_bytes()], threading.Event()
-
-    def watch():
-        while not done.wait(0.05):
-            peaks.append(anonymous_bytes())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+def pack_and_read(folder: Path) -> None:
     pack(find_source(str(folder / "files")), folder / "store", size=32)
     store = open_store(folder / "store")
     loader = Loader(Pool(store, np.arange(len(store))), BATCH)
     for _ in loader.batches(0, len(store) // BATCH):
         pass
-    done.set()
-    watcher.join()
-    return max(peaks)
-
-
-def anonymous_bytes() -> int:
-    status = Path("/proc/self/status").read_text()
-    return 1024 * next(int(s.split()[1]) for s in status.splitlines() if s.startswith("RssAnon"))
 
 
 if __name__ == "__main__":

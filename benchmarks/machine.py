@@ -5,6 +5,7 @@ import os
 import platform
 import statistics
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -61,3 +62,24 @@ def synchronize() -> None:
 def ratio(slow: list[float], fast: list[float]) -> float:
     """Median over the rounds of slow / fast, each pair measured side by side."""
     return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
+
+
+def peak_memory(work) -> int:
+    """The most anonymous resident memory, in bytes, that this process has while it works."""
+    peaks, done = [anonymous_bytes()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            peaks.append(anonymous_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    work()
+    done.set()
+    watcher.join()
+    return max(peaks)
+
+
+def anonymous_bytes() -> int:
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(s.split()[1]) for s in status.splitlines() if s.startswith("RssAnon"))

@@ -25,10 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if args.out.exists() and not args.force:
-        raise ValueError(f"{args.out} exists; --force overwrites it")
-    if not args.out.parent.is_dir():
-        raise ValueError(f"{args.out}: there is no folder {args.out.parent}")
+    from onestyle.page import check_place
+
+    check_place(args.out, force=args.force)
     from onestyle.stages.predict import predict, write_labels
 
     labelled = predict(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onestyle.checkpoint import write_whole
+from onestyle.page import check_place
 from onestyle.report.gather import gather
 from onestyle.report.groups import read_groups
 from onestyle.report.page import render
@@ -36,11 +36,4 @@ def _check_out(out: Path, force: bool) -> None:
     """Say what would keep the page from being written, before any work is done."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{out}: the name of a report ends in .html")
-    if not out.parent.is_dir():
-        raise ValueError(f"{out}: there is no folder {out.parent}")
-    if out.is_dir():
-        raise ValueError(f"{out} is a folder")
-    if out.exists() and not force:
-        raise ValueError(f"{out} exists; --force overwrites it")
-    if not os.access(out.parent, os.W_OK):
-        raise ValueError(f"{out}: nothing can be written into the folder {out.parent}")
+    check_place(out, force=force)

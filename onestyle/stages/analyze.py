@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onestyle.analysis import embedding, homogeneity, purity, similarity
-from onestyle.page import check_out, save
+from onestyle.page import check_out, check_place, save
 from onestyle.run import config_hash, read_rows, write_result
 from onestyle.stages.subject import (
     PARTS,
@@ -63,8 +63,7 @@ def analyze(
         raise ValueError(f"there is no analysis {what!r}; there are {', '.join(ANALYSES)}")
     file = out.with_suffix(".json")
     check_out(out, force=force, small=small)
-    if file.exists() and not force:
-        raise ValueError(f"{file} exists; --force overwrites it")
+    check_place(file, force=force)
     subjects = open_subjects(paths, store, names=names)
     per_domain = per_domain or PER_DOMAIN.get(what, 2000)
     found = ANALYSES[what](subjects, per_domain, part)

@@ -152,11 +152,12 @@ class Pretraining:
 
     def look(self, method: Method) -> dict[str, float]:
         """k-NN accuracy and domain purity of source validation images, leaving each out."""
-        compared, k = _compared(self.watched), min(20, len(self.watched) - 1)
+        pool = self.watched
+        compared, k = _compared(pool), min(20, len(pool) - 1)
         if not compared:
             return {}
         kind, size = next(method.parameters()).dtype, self.recipe.view_size
-        z = features(lambda x: method.features(x.to(kind)), self.watched, size, self.fabric.device)
+        z = features(lambda x: method.features(x.to(kind)), pool, size, self.fabric.device)
         found = {}
         for name, labels in compared.items():
             known, knn = torch.from_numpy(labels), name == "val_knn"
