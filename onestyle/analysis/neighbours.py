@@ -54,10 +54,18 @@ def agreements(
     return {name: {k: within[k - 1] / (n * k) for k in ks} for name, within in total.items()}
 
 
-def knn_accuracy(features: Tensor, labels: Tensor, k: int = 20) -> float:
-    """How often the majority of a point's k nearest neighbours has its label, leaving it out."""
+def knn_accuracy(
+    features: Tensor, labels: Tensor, k: int = 20, *, across: Tensor | None = None
+) -> float:
+    """How often the majority of a point's k nearest neighbours has its label, leaving it out.
+
+    across: domains; then a point's neighbours are sought among the other domains' points alone, so
+    that only a content that is recognised in another style counts.
+    """
     labels = labels.unique(return_inverse=True)[1]
-    found = (majority(labels[near], labels[rows]).sum() for rows, near in _nearest(features, k))
+    found = (
+        majority(labels[near], labels[rows]).sum() for rows, near in _nearest(features, k, across)
+    )
     return float(sum(found)) / len(features)
 
 
@@ -69,8 +77,11 @@ def majority(labels: Tensor, own: Tensor) -> Tensor:
     return most.gather(1, own[:, None])[:, 0] / most.sum(1)
 
 
-def _nearest(features: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Some rows (m,) after others, their nearest other points (m, min(k, n - 1)), nearest first.
+def _nearest(
+    features: Tensor, k: int, across: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Some rows (m,) after others, their nearest other points (m, min(k, n - 1)), nearest first;
+    with `across` (n,), those whose number there is another than the row's.
 
     Ties are drawn by lot: else the order of the images, often that of their domains, would decide.
     As near 1 a float32 has few numbers for lots, the images are taken in random order besides.
@@ -78,13 +89,18 @@ def _nearest(features: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor]]:
     n = len(features)
     if n < 2 or k < 1:
         raise ValueError(f"neighbours need two images and k = 1 or more; got {n} images, k = {k}")
+    kinds = torch.arange(n) if across is None else across  # a point is not its own neighbour
+    k = min(k, n - int(kinds.unique(return_counts=True)[1].max()))
+    if k < 1:
+        raise ValueError("neighbours of other domains need images of two domains or more")
     generator = torch.Generator(features.device).manual_seed(0)
     order = torch.randperm(n, generator=generator, device=features.device)
+    kinds = kinds.to(order.device)[order]
     z, n_rows = directions(features[order]), max(1, min(n, BLOCK // n))
     lots = APART * torch.rand(n_rows, n, generator=generator, device=z.device)
     block = torch.empty_like(lots)
     for start in range(0, n, n_rows):
         m = min(n_rows, n - start)
         cosine = torch.addmm(lots[:m], z[start : start + m], z.T, out=block[:m])
-        cosine[:, start:].fill_diagonal_(-torch.inf)  # not oneself
-        yield order[start : start + m], order[cosine.topk(min(k, n - 1)).indices]
+        cosine.masked_fill_(kinds[start : start + m, None] == kinds, -torch.inf)
+        yield order[start : start + m], order[cosine.topk(k).indices]

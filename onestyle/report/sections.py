@@ -117,6 +117,7 @@ def _figure_of_views(name: str, views: Sequence[Views], series: int | None = Non
 WORDS = {
     "loss": "loss",
     "val_knn": "k-NN accuracy on held-out images",
+    "val_across": "the same, neighbours of other domains alone",
     "val_purity": "domain purity of held-out images",
     "embedding_std": "spread of embeddings (0: collapsed)",
     "prototypes_used": "prototypes in use",

@@ -36,7 +36,11 @@ from onestyle.train import fit, trial
 __all__ = ["Pretraining", "describe_data", "make_fabric", "make_method", "pretrain", "store_of"]
 
 N_MONITOR = 2000  # source validation images that are looked at
-LOOKS = {"val_knn": "classes", "val_purity": "domains"}  # what is measured, and by which labels
+LOOKS = {  # what is measured, and by which labels
+    "val_knn": ("classes",),
+    "val_across": ("classes", "domains"),
+    "val_purity": ("domains",),
+}
 
 
 def pretrain(
@@ -105,10 +109,10 @@ class Pretraining:
             say(f"{run.path} is finished; --force starts it anew")
             return
         say(self.cost(run, state["step"] if state else 0))
-        compared = _compared(self.watched)
-        for name, labels in LOOKS.items():
-            if name not in compared:
-                what = f"source validation images of two {labels} or more, with their names"
+        there = _labels(self.watched)
+        for name, kinds in LOOKS.items():
+            if missing := [f"two {kind} or more" for kind in kinds if kind not in there]:
+                what = f"source validation images of {' and '.join(missing)}, with their names"
                 say(f"there will be no {name}: it needs {what}")
         began = time.monotonic()
         options = {"fabric": self.fabric, "run": run, "monitor": self.look}
@@ -151,18 +155,24 @@ class Pretraining:
         return 2 * (weights + moments * trained) + kept * weights  # two: while one is replaced
 
     def look(self, method: Method) -> dict[str, float]:
-        """k-NN accuracy and domain purity of source validation images, leaving each out."""
+        """Of source validation images, leaving each out: k-NN accuracy, the same with neighbours of
+        other domains alone, domain purity."""
         pool = self.watched
-        compared, k = _compared(pool), min(20, len(pool) - 1)
-        if not compared:
+        there, k = _labels(pool), min(20, len(pool) - 1)
+        if not there:
             return {}
         kind, size = next(method.parameters()).dtype, self.recipe.view_size
         z = features(lambda x: method.features(x.to(kind)), pool, size, self.fabric.device)
-        found = {}
-        for name, labels in compared.items():
-            known, knn = torch.from_numpy(labels), name == "val_knn"
-            found[name] = knn_accuracy(z, known, k) if knn else agreement(z, known, (k,))[k]
-        return found
+        measures: dict[str, Callable[..., float]] = {
+            "val_knn": lambda classes: knn_accuracy(z, classes, k),
+            "val_across": lambda classes, domains: knn_accuracy(z, classes, k, across=domains),
+            "val_purity": lambda domains: agreement(z, domains, (k,))[k],
+        }
+        return {
+            name: measures[name](*(there[kind] for kind in kinds))
+            for name, kinds in LOOKS.items()
+            if there.keys() >= {*kinds}
+        }
 
     @property
     def watched(self) -> Pool:
@@ -228,10 +238,12 @@ _NAME = "forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadca
 _BUFFERS_STAY: dict[str, Any] = {_NAME: False}
 
 
-def _compared(pool: Pool) -> dict[str, np.ndarray]:
+def _labels(pool: Pool) -> dict[str, torch.Tensor]:
     """What neighbours can be compared by: labels that every image has, of two kinds or more."""
-    both = {"val_knn": pool.labels, "val_purity": pool.domains}
-    return {name: x for name, x in both.items() if len(x) and 0 <= x.min() < x.max()}
+    both = {"classes": pool.labels, "domains": pool.domains}
+    return {
+        name: torch.from_numpy(x) for name, x in both.items() if len(x) and 0 <= x.min() < x.max()
+    }
 
 
 def store_of(recipe: Recipe) -> str:

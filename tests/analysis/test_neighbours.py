@@ -50,6 +50,29 @@ def test_only_directions_count():
     assert torch.equal(neighbours(points() @ turned, 5), neighbours(points(), 5))
 
 
+def test_across_domains_neighbours_are_of_other_domains(blocks):
+    label, domain, hits = numbers(), numbers(high=4, seed=2), 0.0
+    for i, near in enumerate(by_loop(points(), 59)):
+        votes = Counter([int(label[j]) for j in near if domain[j] != domain[i]][:5])
+        most = [kind for kind, count in votes.items() if count == max(votes.values())]
+        hits += (int(label[i]) in most) / len(most)
+    assert knn_accuracy(points(), label, 5, across=domain) == pytest.approx(hits / 60)
+
+
+def test_a_domain_of_its_own_style_hides_the_class_from_all_but_neighbours_across():
+    """Where style decides who is near, neighbours know the class within a domain alone."""
+    label, domain = torch.arange(80) % 2, torch.arange(80) // 40
+    within = F.one_hot(2 * domain + label, 4).float()
+    content = F.one_hot(label, 2).float()
+    misleading = 0.1 * F.one_hot((label + domain) % 2, 2)  # of all that two domains share
+    mixed = torch.cat([within, misleading], 1)
+    assert knn_accuracy(mixed, label, 5) == 1
+    assert knn_accuracy(mixed, label, 5, across=domain) == 0
+    assert knn_accuracy(content, label, 5, across=domain) == 1
+    with pytest.raises(ValueError, match="two domains or more"):
+        knn_accuracy(content, label, 5, across=domain * 0)
+
+
 def test_agreement_counts_neighbours_of_the_same_label(blocks):
     label, near = numbers(), by_loop(points(), 20)
     found = agreement(points(), label, (1, 4, 20))
