@@ -8,6 +8,7 @@ import time
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import nn
 from torch.testing import assert_close
@@ -18,7 +19,8 @@ from onestyle.methods.base import Batch, Method
 from onestyle.optim import Training
 from onestyle.recipes import RECIPES, override, recipe_named
 from onestyle.run import Run, read_rows
-from onestyle.stages.pretrain import pretrain
+from onestyle.stages import pretrain as pretraining
+from onestyle.stages.pretrain import Pretraining, pretrain
 from onestyle.train import fit
 from tests.data.files import fill
 from tests.processes import start
@@ -124,6 +126,20 @@ def test_a_flat_folder_of_images_is_enough(tmp_path, capsys):
     rows = read_rows(out / "metrics.jsonl")
     assert len(rows) == 8 and not any(name.startswith("val_") for row in rows for name in row)
     assert (out / "backbone.safetensors").exists()
+
+
+def test_features_that_know_class_and_domain_have_the_best_k_nn_accuracy(monkeypatch):
+    """The embedded digits hold 5 validation images of each: 20 neighbours would outvote them."""
+    recipe = override(recipe_named("digits/simclr"), ["precision=32-true"])
+    fabric = Fabric(accelerator="cpu", devices=1)
+    job = Pretraining.plan(recipe, "digits", ["photo"], [], fabric)
+    pool = job.watched
+    known = torch.from_numpy(100 * pool.domains + pool.labels).long()
+    monkeypatch.setattr(pretraining, "features", lambda *_: F.one_hot(known).float())
+    found = job.look(job.method)
+    assert found["val_knn"] == 1
+    assert found["val_across"] < 0.2  # such features know nothing across
+    assert found["val_purity"] < 0.5  # of 20 neighbours: 4 of its kind, the others by lot
 
 
 def test_another_recipe_is_refused_by_its_difference(tmp_path, capsys):

@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ from onestyle.train import fit, trial
 __all__ = ["Pretraining", "describe_data", "make_fabric", "make_method", "pretrain", "store_of"]
 
 N_MONITOR = 2000  # source validation images that are looked at
+N_NEIGHBOURS = 20  # of each, at most
 LOOKS = {  # what is measured, and by which labels
     "val_knn": ("classes",),
     "val_across": ("classes", "domains"),
@@ -158,15 +159,16 @@ class Pretraining:
         """Of source validation images, leaving each out: k-NN accuracy, the same with neighbours of
         other domains alone, domain purity."""
         pool = self.watched
-        there, k = _labels(pool), min(20, len(pool) - 1)
+        there = _labels(pool)
         if not there:
             return {}
+        k, k_purity = _n_neighbours(there), min(N_NEIGHBOURS, len(pool) - 1)
         kind, size = next(method.parameters()).dtype, self.recipe.view_size
         z = features(lambda x: method.features(x.to(kind)), pool, size, self.fabric.device)
         measures: dict[str, Callable[..., float]] = {
             "val_knn": lambda classes: knn_accuracy(z, classes, k),
             "val_across": lambda classes, domains: knn_accuracy(z, classes, k, across=domains),
-            "val_purity": lambda domains: agreement(z, domains, (k,))[k],
+            "val_purity": lambda domains: agreement(z, domains, (k_purity,))[k_purity],
         }
         return {
             name: measures[name](*(there[kind] for kind in kinds))
@@ -244,6 +246,13 @@ def _labels(pool: Pool) -> dict[str, torch.Tensor]:
     return {
         name: torch.from_numpy(x) for name, x in both.items() if len(x) and 0 <= x.min() < x.max()
     }
+
+
+def _n_neighbours(there: Mapping[str, torch.Tensor]) -> int:
+    """That vote on a class: at most as many as it has images in a domain, on average. Else features
+    that know class and domain perfectly would be outvoted by the other classes of the domain."""
+    groups = torch.stack([*there.values()], 1)
+    return max(1, min(N_NEIGHBOURS, len(groups) // len(groups.unique(dim=0))))
 
 
 def store_of(recipe: Recipe) -> str:
