@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from onestyle.checkpoint import load_strictly, save_weights
+from onestyle.memory import keep_freed_memory
 from onestyle.methods.base import Method
 from onestyle.nn import world
 from onestyle.nn.batchnorm import make_global
@@ -48,6 +49,8 @@ def fit(
     A step is a function of the state before it, the seed and its number, so that a run that was
     killed and resumed ends with the same weights, bit for bit, as one that was not.
     """
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     loop = _Loop(method, training, fabric, run)
     start = loop.resume()
     micro = stream.batches(start * training.accumulate, training.steps * training.accumulate)
