@@ -17,8 +17,8 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 def step():
-    x = torch.ones(4_000_000)  # 16 MB
-    return [x + k for k in range(4)]
+    x = torch.ones(10_000_000)  # 40 MB: beyond 32 glibc maps always
+    return [x + k for k in range(2)]
 
 for _ in range(3):
     step()
