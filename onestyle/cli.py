@@ -2,12 +2,12 @@
 `run(args)`; it is imported when it is called, and whatever is heavy by its `run`."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from onestyle import __version__
+from onestyle.names import instead
 from onestyle.signals import Interrupted
 
 COMMANDS = {
@@ -39,9 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     if not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        near = difflib.get_close_matches(argv[0], COMMANDS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        parser.error(f"there is no command {argv[0]!r}; {hint}commands are {', '.join(COMMANDS)}")
+        parser.error(f"there is no command {argv[0]!r}{instead(argv[0], COMMANDS, 'commands')}")
     args = parser.parse_args(argv)
     try:
         return import_module(COMMANDS[args.command][1]).run(args) or 0

@@ -221,7 +221,7 @@ def test_without_a_command_the_help_is_shown_and_nothing_succeeds(capsys):
 
 def test_a_wrong_command_suggests_the_nearest(capsys):
     said = refused(capsys, "previw")
-    assert said.startswith("there is no command 'previw'; did you mean 'preview'?")
+    assert said.startswith("there is no command 'previw'; did you mean preview?")
     assert "did you mean" not in refused(capsys, "zzz")
 
 

@@ -6,13 +6,13 @@ Published counts check a store, they never make one. A key of `counts` is (domai
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from onestyle.data.sources import Item
 from onestyle.data.store import Table
+from onestyle.names import instead
 
 __all__ = ["DATASETS", "Dataset", "dataset_named"]
 
@@ -85,9 +85,7 @@ _HUB_CLASSES = {"non-tumor": "normal", "0": "normal", "1": "tumor"}
 
 def dataset_named(name: str) -> Dataset:
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"unknown data set {name!r}; {hint}known are {', '.join(DATASETS)}")
+        raise ValueError(f"unknown data set {name!r}{instead(name, DATASETS, 'data sets')}")
     return DATASETS[name]
 
 

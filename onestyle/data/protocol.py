@@ -16,7 +16,6 @@ of the probe to the probe.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import time
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onestyle.data.store import Store, Table
+from onestyle.names import instead
 
 __all__ = ["FRACTIONS", "WHY", "Images", "Pool", "Split", "TargetPool", "make_split"]
 
@@ -233,8 +233,5 @@ def _known(what: str, names: Iterable[str], table: Table) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(names))
     for name in names:
         if name not in table.domains:
-            near = difflib.get_close_matches(name, table.domains, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            known = ", ".join(table.domains) or "none"
-            raise ValueError(f"unknown {what} {name!r}; {hint}domains are: {known}")
+            raise ValueError(f"unknown {what} {name!r}{instead(name, table.domains, 'domains')}")
     return names

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 
 from onestyle.methods.base import Batch, Method
+from onestyle.names import instead
 
 __all__ = ["METHODS", "Batch", "Method", "method_named"]
 
@@ -22,8 +22,6 @@ METHODS = {
 def method_named(name: str) -> type[Method]:
     """The class behind a name of the table, or behind "package.module:Class"."""
     if name not in METHODS and ":" not in name:
-        near = difflib.get_close_matches(name, METHODS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"unknown method {name!r}; {hint}methods are {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {name!r}{instead(name, METHODS, 'methods')}")
     module, _, attribute = METHODS.get(name, name).partition(":")
     return getattr(import_module(module), attribute)

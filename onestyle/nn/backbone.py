@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from onestyle.checkpoint import load_strictly, read_weights
+from onestyle.names import nearest
 from onestyle.torchvision_cpu import make_importable
 
 __all__ = ["make_backbone"]
@@ -27,8 +27,7 @@ def make_backbone(
     import timm
 
     if not timm.is_model(name):
-        near = difflib.get_close_matches(name, timm.list_models(), n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = nearest(name, timm.list_models(), at_most=3)
         raise ValueError(f"timm has no network {name!r}{hint}")
     backbone = _create(name, size, init == "timm", options or {})
     if init not in ("random", "timm"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from onestyle.names import instead
 from onestyle.recipes import camelyon17, digits, domainnet, pacs, pacs_small
 from onestyle.recipes.recipe import Recipe, changed, override, plain, recipe_of
 
@@ -24,7 +23,5 @@ RECIPES = {
 
 def recipe_named(name: str) -> Recipe:
     if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"there is no recipe {name!r}{hint} (recipes: {', '.join(RECIPES)})")
+        raise ValueError(f"there is no recipe {name!r}{instead(name, RECIPES, 'recipes')}")
     return RECIPES[name]

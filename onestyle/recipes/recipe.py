@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from torch import nn
 from onestyle.colour import Colour
 from onestyle.geometry import Geometry
 from onestyle.methods import Method, method_named
+from onestyle.names import instead
 from onestyle.optim import Training
 from onestyle.views import ViewPlan
 
@@ -166,7 +166,5 @@ def _known(name: str, method: str) -> str:
 
 
 def _unknown(name: str, legal: list[str]) -> str:
-    near = [each for each in legal if each.rpartition(".")[2] == name]
-    near += difflib.get_close_matches(name, legal, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no field {name!r}{hint} (fields: {', '.join(legal)})"
+    meant = next((each for each in legal if each.rpartition(".")[2] == name), name)
+    return f"there is no field {name!r}{instead(meant, legal, 'fields')}"

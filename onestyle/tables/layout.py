@@ -6,12 +6,12 @@ over fractions or batch sizes has the mean over the targets in each cell.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from onestyle.data.datasets import DATASETS, Dataset
 from onestyle.data.store import Store, open_store
+from onestyle.names import instead
 from onestyle.recipes import RECIPES, Recipe
 from onestyle.recipes.paper import PAPER, PaperTable
 
@@ -106,9 +106,7 @@ def recipes_in(folder: str) -> dict[str, Recipe]:
 
 def layout_named(name: str) -> Layout:
     if name not in TABLES:
-        near = difflib.get_close_matches(name, TABLES, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"there is no table {name!r}{hint} (tables: {', '.join(TABLES)})")
+        raise ValueError(f"there is no table {name!r}{instead(name, TABLES, 'tables')}")
     return TABLES[name]
 
 
