@@ -49,5 +49,14 @@ RECIPES = {
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
     ),
+    "adco": replace(SIMCLR, method="adco", views="2x32", style="none", options={"negatives": 512}),
+    "darling": replace(
+        SIMCLR,
+        method="darling",
+        views="2x32",
+        style="none",
+        balance=True,
+        options={"negatives": 256},
+    ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
 }
