@@ -52,6 +52,8 @@ class DARLING(Method):
         if temperature <= 0 or negatives_temperature <= 0:
             given = f"{temperature} and {negatives_temperature}"
             raise ValueError(f"temperatures must be positive, got {given}; take 0.12 and 0.02")
+        if weights not in ("soft", "onehot", "uniform"):
+            raise ValueError(f"weights are soft, onehot or uniform, got {weights!r}")
         width = int(backbone.num_features)  # pyright: ignore
         self.projector = mlp(width, width, dim, norm=False)
         self.key_backbone, self.key_projector = ema_copy(backbone), ema_copy(self.projector)
