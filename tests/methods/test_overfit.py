@@ -92,6 +92,22 @@ def test_mocov2():
 
 
 @pytest.mark.slow
+def test_adco():
+    """Among the keys of the batch and as many learned negatives, at T = 0.12."""
+    _, row = learnt("adco")
+    assert row["negatives_filled"] == 1
+    assert row["loss"] < half_way(math.log(2 * N), 0)
+
+
+@pytest.mark.slow
+def test_darling():
+    """Among the 16 negatives of a bank, whichever the classifier takes an image to be of."""
+    _, row = learnt("darling")
+    assert row["negatives_filled"] == 1 and row["domain_accuracy"] > 0.7
+    assert row["loss"] < half_way(math.log(1 + 16), 0)
+
+
+@pytest.mark.slow
 def test_erm():
     _, row = learnt("erm")
     assert row["loss"] < 0.3 * math.log(10)
