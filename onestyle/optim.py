@@ -130,7 +130,8 @@ def maker(training: Training, method: Method) -> MakeOptimizer:
 
 
 def set_lr(optimizers: Iterable[Optimizer], rate: float) -> None:
-    """Every group's rate to `rate` times the one that it began with."""
+    """Every group's rate to `rate` times the one that it began with; `scheduled=False` keeps it."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = rate * group.setdefault("initial_lr", group["lr"])
+            if group.get("scheduled", True):
+                group["lr"] = rate * group.setdefault("initial_lr", group["lr"])

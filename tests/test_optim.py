@@ -73,6 +73,13 @@ def test_every_group_keeps_its_own_rate():
         assert [group["lr"] for group in optimizer.param_groups] == [3.0 * rate, 0.1 * rate]
 
 
+def test_a_group_may_be_left_out_of_the_schedule():
+    p, q = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([{"params": [p], "lr": 3.0, "scheduled": False}, {"params": [q]}])
+    set_lr([optimizer], 0.25)
+    assert [group["lr"] for group in optimizer.param_groups] == [3.0, 0.25e-3]
+
+
 @pytest.mark.parametrize(
     "wrong", [{"steps": 0}, {"lr": -1.0}, {"warmup": 2.0}, {"clip": 0.0}, {"accumulate": 0}]
 )

@@ -35,11 +35,13 @@ SMALL = {
     "save_minutes": 0,
 }
 VIEWS = {"swav": "2x16 + 1x8", "msn": "1x16 0.3..1 + 2x8 0.05..0.3", "mae": "1x16"}
+# Learned negatives are filled in two steps, so that they move in those that are left.
+MORE = {"adco": {"options.negatives": 32}, "darling": {"options.negatives": 8}}
 
 
 def command(name, out, **changes):
     method = name.partition("/")[2]
-    settings = SMALL | {"views": VIEWS.get(method, SMALL["views"])} | changes
+    settings = SMALL | {"views": VIEWS.get(method, SMALL["views"])} | MORE.get(method, {}) | changes
     words = ["pretrain", name, "--targets", "photo", "--accelerator", "cpu", "--out", str(out)]
     return words + [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 

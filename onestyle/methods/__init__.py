@@ -14,7 +14,9 @@ METHODS = {
     "swav": "onestyle.methods.swav:SWaV",
     "msn": "onestyle.methods.msn:MSN",
     "mocov2": "onestyle.methods.mocov2:MoCoV2",
+    "adco": "onestyle.methods.adco:AdCo",
     "mae": "onestyle.methods.mae:MAE",
+    "darling": "onestyle.methods.darling:DARLING",
     "erm": "onestyle.methods.erm:ERM",
 }
 

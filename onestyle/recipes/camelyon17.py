@@ -23,7 +23,8 @@ SIMCLR = Recipe(
     steps=150_000,
 )
 VIT = "vit_small_patch8_224"
-MOCO = pacs.MOCO | {"geometry": replace(TISSUE, scale=(0.2, 1.0), cutout=0)}
+CROP = {"geometry": replace(TISSUE, scale=(0.2, 1.0), cutout=0)}
+MOCO = pacs.MOCO | CROP
 
 RECIPES = {
     "simclr": SIMCLR,
@@ -36,5 +37,17 @@ RECIPES = {
         colour=Colour.only_jitter().scaled(0.5),
     ),
     "mocov2": replace(SIMCLR, **MOCO, views="2x128"),
+    "adco": replace(SIMCLR, **pacs.ADCO | CROP, views="2x128"),
+    "darling": replace(
+        # The paper trained its own, with what it gives all methods: LARS, 0.2, 1e-6, warm-up.
+        SIMCLR,
+        method="darling",
+        views="2x128",
+        style="none",
+        balance=True,
+        geometry=CROP["geometry"],
+        colour=MOCO["colour"],
+        options={"negatives": 21760},
+    ),
     "mae": replace(SIMCLR, **pacs.MAE, views="1x96", backbone=VIT),
 }

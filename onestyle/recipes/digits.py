@@ -31,6 +31,8 @@ VIT: dict[str, Any] = {  # 0.3 M parameters, 64 features
     "backbone": "test_vit",
     "backbone_options": {"patch_size": 4},
 }
+# A copy of the network that moves by 0.001 is, after 500 steps, still 60% what it was at first.
+SOON = {"momentum": 0.9}
 SWAV = {"prototypes": 64, "freeze_steps": 50}
 DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
 
@@ -48,6 +50,17 @@ RECIPES = {
     ),
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
+    ),
+    "adco": replace(
+        SIMCLR, method="adco", views="2x32", style="none", options={"negatives": 512, **SOON}
+    ),
+    "darling": replace(
+        SIMCLR,
+        method="darling",
+        views="2x32",
+        style="none",
+        balance=True,
+        options={"negatives": 256, **SOON},
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
 }

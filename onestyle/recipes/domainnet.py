@@ -9,11 +9,15 @@ from onestyle.recipes import pacs
 
 SIMCLR = replace(pacs.SIMCLR, data="domainnet", init="timm", batch_size=512, lr=0.4)
 MOCO = pacs.MOCO | {"lr": 0.06}
+ADCO = pacs.ADCO | {"lr": 0.06}
+DARLING = pacs.DARLING | {"lr": 0.06}
 MAE = pacs.MAE | {"lr": 3e-4}
 
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", snapshot_every=1000),
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 4096}),
+    "adco": replace(SIMCLR, **ADCO, views="2x224", options={"negatives": 4096}),
+    "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 2048}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
 }

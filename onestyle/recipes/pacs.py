@@ -34,6 +34,8 @@ MOCO: dict[str, Any] = {
     "weight_decay": 1e-4,
     "warmup": 0.0,
 }
+ADCO = MOCO | {"method": "adco", "final_lr": 0.02}  # 0.03 -> 0.0006
+DARLING = MOCO | {"method": "darling", "balance": True}
 MAE: dict[str, Any] = {
     "method": "mae",
     "style": "none",
@@ -51,5 +53,8 @@ RECIPES = {
     # 2,560: less than half of the 5,453 images that the smallest set of sources trains on, so that
     # the queue does not hold several old keys of every image.
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 2560}),
+    "adco": replace(SIMCLR, **ADCO, views="2x224", options={"negatives": 4096}),
+    # 1,280 a domain: no more than the smallest one has images to fill them with.
+    "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 1280}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
 }

@@ -27,4 +27,13 @@ RECIPES = {
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x64", style="none", options={"queue_size": 2560}
     ),
+    "adco": replace(SIMCLR, method="adco", views="2x64", style="none", options={"negatives": 4096}),
+    "darling": replace(
+        SIMCLR,
+        method="darling",
+        views="2x64",
+        style="none",
+        balance=True,
+        options={"negatives": 1280},
+    ),
 }

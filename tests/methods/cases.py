@@ -29,7 +29,10 @@ CASES = {
         "2x32 bss + 3x24 fa", {"dim": 16, "prototypes": 8, "hidden_dim": 32, "momentum": 0.9}, **VIT
     ),
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
+    # One step of 8 images fills the negatives, from the second on they climb.
+    "adco": Case("2x32 none", {"dim": 16, "negatives": 8, "momentum": 0.9}),
     "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
+    "darling": Case("2x32 none", {"dim": 16, "negatives": 4, "momentum": 0.9, "n_domains": 2}),
     "erm": Case("1x32 none", {"n_classes": 3}),
 }
 

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from onestyle.methods import METHODS, Batch, Method, method_named
+from onestyle.methods.adco import contrast
+from onestyle.methods.darling import mixture
 from onestyle.methods.mocov2 import info_nce
 from onestyle.methods.msn import cross_entropy, log_probabilities
 from onestyle.methods.simclr import nt_xent
@@ -169,6 +171,10 @@ def test_embeddings_are_directions_one_for_every_view(name):
     assert_close(method.state_dict(), before, rtol=0, atol=0)
 
 
+def log_domain_weights(method, batch):
+    return method.classifier(method.backbone(batch.views[0][0])).log_softmax(1)
+
+
 def test_the_loss_compares_the_embeddings(name):
     """In training, too; a method that is not named here compares features, or no embeddings."""
     method, batch = make_method(name), make_batch(name)
@@ -177,6 +183,10 @@ def test_the_loss_compares_the_embeddings(name):
     known = {
         "simclr": lambda: nt_xent(z, method.temperature),
         "mocov2": lambda: info_nce(*z, method.queue.keys, method.temperature),
+        "adco": lambda: contrast(*z, *method.negatives.directions(), method.temperature),
+        "darling": lambda: mixture(
+            *z, method.banks.directions(), log_domain_weights(method, batch), method.temperature
+        ),
         "swav": lambda: swapped_prediction(
             z @ method.prototypes.weight.T / method.temperature,
             torch.stack([sinkhorn(v @ method.prototypes.weight.T / method.epsilon) for v in z[:2]]),

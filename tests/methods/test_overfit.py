@@ -35,6 +35,8 @@ SETTINGS = {
         "options.momentum=0.95",
     ],
     "mocov2": ["steps=80", "views=2x24 0.5..1", f"options.queue_size={N}", "options.momentum=0.9"],
+    "adco": ["steps=80", "views=2x24 0.5..1", f"options.negatives={N}", "options.momentum=0.9"],
+    "darling": ["steps=80", "views=2x24 0.5..1", "options.negatives=16", "options.momentum=0.9"],
     "erm": ["method=erm", "steps=60", "views=1x24 0.5..1"],
     "mae": ["steps=220", "lr=5e-3", "views=1x32 0.8..1"],
 }  # fmt: skip
@@ -49,7 +51,8 @@ def learnt(name):
         recipe.backbone, recipe.view_size, options=recipe.backbone_options, init=recipe.init
     )
     pool = Pool(open_store("digits"), 7 * np.arange(N))
-    method = recipe.make_method(backbone, n_classes=10)
+    n_domains = len(np.unique(pool.domains))
+    method = recipe.make_method(backbone, n_classes=10, n_domains=n_domains)
     stream = Stream(Loader(pool, N, 0), recipe.plan(), torch.device("cpu"), 0, method.needs)
     row = fit(method, stream, recipe, fabric=Fabric(accelerator="cpu", devices=1))
     assert row["embedding_std"] > 0.3
@@ -86,6 +89,22 @@ def test_mocov2():
     _, row = learnt("mocov2")
     chance, floor = math.log(N + 1), math.log(2 * math.e**5 + N - 1) - 5
     assert row["loss"] < half_way(chance, floor)
+
+
+@pytest.mark.slow
+def test_adco():
+    """Among the keys of the batch and as many learned negatives, at T = 0.12."""
+    _, row = learnt("adco")
+    assert row["negatives_filled"] == 1
+    assert row["loss"] < half_way(math.log(2 * N), 0)
+
+
+@pytest.mark.slow
+def test_darling():
+    """Among the 16 negatives of a bank, whichever the classifier takes an image to be of."""
+    _, row = learnt("darling")
+    assert row["negatives_filled"] == 1 and row["domain_accuracy"] > 0.7
+    assert row["loss"] < half_way(math.log(1 + 16), 0)
 
 
 @pytest.mark.slow
