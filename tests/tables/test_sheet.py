@@ -7,10 +7,10 @@ from statistics import mean, stdev
 
 import pytest
 
-from onestyle.recipes import RECIPES
+from onestyle.recipes import RECIPES, plain
 from onestyle.tables.collect import collect
 from onestyle.tables.layout import TABLES
-from onestyle.tables.plan import Ask, plan
+from onestyle.tables.plan import Ask, differences, fingerprint, plan
 from onestyle.tables.sheet import make_table
 from tests.tables.made import evaluated, made
 
@@ -166,6 +166,19 @@ def test_what_changes_no_weight_makes_no_other_job():
     quiet = replace(job, recipe=replace(job.recipe, log_every=7, snapshot_every=3))
     other = replace(job, recipe=replace(job.recipe, lr=0.3))
     assert quiet.key == job.key != other.key
+
+
+def test_a_recipe_that_was_saved_before_a_field_was_thought_of_is_the_same_job():
+    (job,) = jobs_of(methods=("simclr",), styles=("bss",), targets=("sketch",))
+    older = plain(job.recipe)
+    for name in ("blur", "sigma"):
+        del older["colour"][name]
+    del older["symmetric"], older["geometry"]["cutout_side"]
+    assert fingerprint(older, job.sources, job.targets) == job.key
+    assert not differences(older, job.recipe)
+    older["colour"]["blur"] = 0.5
+    assert fingerprint(older, job.sources, job.targets) != job.key
+    assert "colour" in " ".join(differences(older, job.recipe))
 
 
 def test_every_recipe_of_every_table_is_a_row():
