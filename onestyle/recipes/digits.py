@@ -32,6 +32,7 @@ VIT: dict[str, Any] = {  # 0.3 M parameters, 64 features
     "backbone_options": {"patch_size": 4},
 }
 SWAV = {"prototypes": 64, "freeze_steps": 50}
+BYOL = {"dim": 64, "hidden_dim": 256, "momentum": 0.99}
 DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
 
 RECIPES = {
@@ -46,6 +47,8 @@ RECIPES = {
         options={"prototypes": 64, "dim": 64},
         **VIT,
     ),
+    "simclrv2": replace(SIMCLR, method="simclrv2", views="2x32", style="none"),
+    "byol": replace(SIMCLR, method="byol", views="2x32", style="none", options=BYOL),
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
     ),

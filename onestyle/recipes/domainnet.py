@@ -10,10 +10,13 @@ from onestyle.recipes import pacs
 SIMCLR = replace(pacs.SIMCLR, data="domainnet", init="timm", batch_size=512, lr=0.4)
 MOCO = pacs.MOCO | {"lr": 0.06}
 MAE = pacs.MAE | {"lr": 3e-4}
+SIMCLR_V2 = pacs.SIMCLR_V2 | {"lr": 0.6}
 
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", snapshot_every=1000),
+    "simclrv2": replace(SIMCLR, **SIMCLR_V2, views="2x224"),
+    "byol": replace(SIMCLR, **pacs.BYOL, views="2x224"),
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 4096}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
 }

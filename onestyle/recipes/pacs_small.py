@@ -4,7 +4,9 @@ onestyle pretrain pacs-small/simclr --data stores/pacs96 --targets sketch   (pac
 """
 
 from dataclasses import replace
+from typing import Any
 
+from onestyle.recipes import pacs
 from onestyle.recipes.recipe import Recipe
 
 SIMCLR = Recipe(
@@ -21,10 +23,18 @@ SIMCLR = Recipe(
     monitor_every=500,
 )
 
+
+def brought(by: dict[str, Any]) -> dict[str, Any]:
+    """The method and its views, of what one of the literature brings along: not its optimiser."""
+    return {name: by[name] for name in ("method", "style", "geometry", "colour")}
+
+
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", views="2x64 + 4x40", options={"prototypes": 128}),
-    "mocov2": replace(
-        SIMCLR, method="mocov2", views="2x64", style="none", options={"queue_size": 2560}
+    "simclrv2": replace(
+        SIMCLR, **brought(pacs.SIMCLR_V2), views="2x64", options={"temperature": 0.5}
     ),
+    "byol": replace(SIMCLR, **brought(pacs.BYOL), views="2x64"),
+    "mocov2": replace(SIMCLR, **brought(pacs.MOCO), views="2x64", options={"queue_size": 2560}),
 }

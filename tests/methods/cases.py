@@ -28,6 +28,8 @@ CASES = {
     "msn": Case(
         "2x32 bss + 3x24 fa", {"dim": 16, "prototypes": 8, "hidden_dim": 32, "momentum": 0.9}, **VIT
     ),
+    "simclrv2": Case("2x32 none + 1x24 none", {"dim": 16}),
+    "byol": Case("2x32 none + 1x24 none", {"dim": 16, "hidden_dim": 32, "momentum": 0.9}),
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
     "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
     "erm": Case("1x32 none", {"n_classes": 3}),
