@@ -9,11 +9,13 @@ N images, V views, h x w pixels; B images chosen from the N x V. Pixels are floa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
 __all__ = ["Colour", "ColourDraw"]
@@ -21,6 +23,7 @@ __all__ = ["Colour", "ColourDraw"]
 LUMA = (0.2989, 0.587, 0.114)  # ITU-R 601, rounded as in torchvision
 TO_8_BITS = 255.999  # floor(TO_8_BITS * x), as torchvision's conversion
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+SIDE = 224  # of the views for which the literature gives sigma in pixels; others are in proportion
 
 
 class ColourDraw(NamedTuple):
@@ -33,6 +36,8 @@ class ColourDraw(NamedTuple):
     grayscale: Tensor
     factors: Tensor  # (N, V, 4) brightness, contrast, saturation; hue shift in turns of the circle
     order: Tensor  # (N, V, 4) the jitter's four operations in their order
+    blur: Tensor  # (N, V) bool
+    sigma: Tensor  # (N, V) of the blur
 
     def of(self, images: slice, views: slice) -> ColourDraw:
         return ColourDraw(*(field[images, views] for field in self))
@@ -40,10 +45,12 @@ class ColourDraw(NamedTuple):
 
 @dataclass(frozen=True)
 class Colour:
-    """The paper's colour augmentation: jitter, equalize, posterize, solarize, grayscale, in turn.
+    """The paper's colour augmentation: jitter, equalize, posterize, solarize, grayscale, in turn;
+    last the blur, which the paper does not have and the literature's methods do.
 
-    The fields named after these five are probabilities. The jitter's factors are uniform in
-    [max(0, 1 - s), 1 + s], its hue shift in [-hue, hue] turns, the order of the four is random.
+    The fields named after these six are probabilities. The jitter's factors are uniform in
+    [max(0, 1 - s), 1 + s], its hue shift in [-hue, hue] turns, the order of the four is random. The
+    blur is Gaussian, its sigma uniform.
     """
 
     brightness: float = 0.8
@@ -57,15 +64,19 @@ class Colour:
     solarize: float = 0.2
     threshold: float = 0.5  # solarize inverts from here on
     grayscale: float = 0.2
+    blur: float = 0.0
+    sigma: tuple[float, float] = (0.1, 2.0)  # of the blur, in pixels of a view of 224 (see `SIDE`)
 
     def __post_init__(self):
         for name in ("brightness", "contrast", "saturation"):
             self._require(0 <= getattr(self, name) < float("inf"), name, "0 or more")
         self._require(0 <= self.hue <= 0.5, "hue", "in [0, 0.5]")
-        for name in ("jitter", "equalize", "posterize", "solarize", "grayscale"):
+        for name in ("jitter", "equalize", "posterize", "solarize", "grayscale", "blur"):
             self._require(0 <= getattr(self, name) <= 1, name, "a probability in [0, 1]")
         self._require(self.bits in range(1, 9), "bits", "one of 1, 2, ..., 8")
         self._require(0 <= self.threshold <= 1, "threshold", "in [0, 1]")
+        low, high = self.sigma
+        self._require(0 < low <= high < float("inf"), "sigma", "positive, the smaller one first")
 
     def _require(self, holds: bool, name: str, legal: str) -> None:
         if not holds:
@@ -100,7 +111,18 @@ class Colour:
         high = torch.cat((1 + strengths[:HUE], strengths[HUE:]))
         coins = (coins < uniform.new_tensor(chances)).unbind(-1)
         drawn = (*coins, torch.lerp(low, high, factors), keys.argsort(-1))
+        drawn += self._draw_blur(shape[:2], options)
         return ColourDraw(*(field.expand(n_images, *field.shape[1:]) for field in drawn))
+
+    def _draw_blur(self, shape: tuple[int, int], options: dict) -> tuple[Tensor, Tensor]:
+        """Coins and sigmas. Where there is no blur nothing is drawn: who comes next in line finds
+        the generator as it was before there was any."""
+        if not self.blur:
+            none = torch.zeros(shape, device="cpu", dtype=torch.float32)
+            return none.bool(), none
+        coin, place = torch.rand((*shape, 2), **options).cpu().unbind(-1)
+        low, high = self.sigma
+        return coin < self.blur, low + (high - low) * place
 
     @torch.no_grad()
     def apply(self, images: Tensor, draw: ColourDraw) -> Tensor:
@@ -112,6 +134,9 @@ class Colour:
         _replace(x, draw.posterize, lambda chosen: posterize(chosen, self.bits))
         _replace(x, draw.solarize, lambda chosen: solarize(chosen, self.threshold))
         _replace(x, draw.grayscale, lambda chosen: luma(chosen).expand_as(chosen))
+        scale = min(x.shape[-2:]) / SIDE
+        sigma, radius = draw.sigma[draw.blur] * scale, math.ceil(4 * self.sigma[1] * scale)
+        _replace(x, draw.blur, lambda chosen: blur(chosen, sigma, radius))
         return x.unflatten(0, images.shape[:2])
 
 
@@ -144,6 +169,26 @@ def solarize(x: Tensor, threshold: float) -> Tensor:
     """Invert what is as bright as the threshold or brighter."""
     bright = torch.ge(x, threshold, out=torch.empty_like(x))
     return bright.sub_(x).abs_()  # = torch.where(bright, 1 - x, x), 15 times faster
+
+
+def blur(x: Tensor, sigma: Tensor, radius: int) -> Tensor:
+    """Images (B, 3, h, w) times a Gaussian of their own sigma (B,), cut off beyond `radius` pixels.
+
+    Columns, then rows, tap by tap: as fast as a convolution with a kernel for each image, and the
+    same numbers whatever the device's matrix units round to. Beyond the rim lies the mirror image.
+    """
+    radius = min(radius, *(side - 1 for side in x.shape[-2:]))
+    steps = torch.arange(radius + 1, device=sigma.device)
+    weight = (-0.5 * (steps / sigma[:, None]).square()).exp()
+    weight /= weight[:, :1] + 2 * weight[:, 1:].sum(1, keepdim=True)
+    weight = weight.to(x.device)[..., None, None, None]
+    for axis, rim in ((3, (radius, radius, 0, 0)), (2, (0, 0, radius, radius))):
+        wide, n = F.pad(x, rim, mode="reflect"), x.shape[axis]
+        x = wide.narrow(axis, radius, n) * weight[:, 0]
+        for step in range(1, radius + 1):
+            both = wide.narrow(axis, radius - step, n) + wide.narrow(axis, radius + step, n)
+            x.addcmul_(both, weight[:, step])
+    return x.clamp_(0, 1)  # of rounding alone
 
 
 def blend_(x: Tensor, factor: Tensor, grey: Tensor, mean_grey: Tensor) -> Tensor:

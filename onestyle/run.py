@@ -5,6 +5,7 @@ runs/NAME/recipe.yaml       the resolved recipe, the data, the protocol
           tensorboard/      the same
           checkpoints/last.ckpt        snapshots/step_001000.safetensors
           backbone.safetensors         plain timm keys
+          tuned.safetensors            what fine-tuning begins with, where that is more
           result.json
           store.txt         where the images lie on this machine
           probe/, ...       what was made of the backbone, each with its result.json
@@ -74,6 +75,10 @@ class Run:
     @property
     def backbone(self) -> Path:
         return self.path / "backbone.safetensors"
+
+    @property
+    def tuned(self) -> Path:
+        return self.path / "tuned.safetensors"
 
     @property
     def recipe(self) -> Recipe:

@@ -1,7 +1,9 @@
+import math
 from itertools import permutations, product
 
 import pytest
 import torch
+import torch.nn.functional as F
 import torchvision.transforms.v2.functional as oracle
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from onestyle.colour import (
     SATURATION,
     Colour,
     ColourDraw,
+    blur,
     equalize,
     hue_mix,
     luma,
@@ -22,14 +25,15 @@ from onestyle.colour import (
     solarize,
 )
 
-COINS = ("jitter", "equalize", "posterize", "solarize", "grayscale")
+COINS = ("jitter", "equalize", "posterize", "solarize", "grayscale", "blur")
 JITTER = {
     BRIGHTNESS: oracle.adjust_brightness,
     CONTRAST: oracle.adjust_contrast,
     SATURATION: oracle.adjust_saturation,
     HUE: oracle.adjust_hue,
 }
-EVERYTHING = Colour(jitter=1, equalize=1, posterize=1, solarize=1, grayscale=1)
+EVERYTHING = Colour(jitter=1, equalize=1, posterize=1, solarize=1, grayscale=1, blur=1)
+BLURRED = Colour(blur=0.5, sigma=(1.0, 20.0))
 ALL = slice(None)
 
 
@@ -53,9 +57,10 @@ def every_8_bit_value():
 
 def hand_made(n_images, n_views, factors=(1, 1, 1, 0), order=(0, 1, 2, 3), on=()):
     """A draw with these coins on everywhere and one jitter."""
-    coins = (torch.full((n_images, n_views), name in on) for name in COINS)
+    *coins, blurred = (torch.full((n_images, n_views), name in on) for name in COINS)
     jitter = torch.tensor(factors).float(), torch.tensor(order)
-    return ColourDraw(*coins, *(field.expand(n_images, n_views, 4) for field in jitter))
+    jitter = (field.expand(n_images, n_views, 4) for field in jitter)
+    return ColourDraw(*coins, *jitter, blurred, torch.full((n_images, n_views), 20.0))
 
 
 def rotated(images, shift):
@@ -146,6 +151,63 @@ def test_grayscale_is_torchvisions():
     assert torch.equal(luma(examples()), oracle.rgb_to_grayscale(examples()))
 
 
+@pytest.mark.parametrize("sigma", [0.05, 0.4, 1.3, 3.0])
+@pytest.mark.parametrize("size", [(33, 40), (13, 14)])
+def test_blur_is_torchvisions(size, sigma):
+    """To rounding with the same kernel; with one without end to what lies beyond four sigma."""
+    images = examples(*size)[6:10]
+    radius = min(12, math.ceil(4 * sigma))
+    ours = blur(images, torch.full((len(images),), sigma), radius)
+    assert_close(ours, torchvisions_blur(images, sigma, radius), rtol=0, atol=2e-6)
+    exact = torchvisions_blur(images.double(), sigma, min(12 if size[0] == 13 else 32, 4 + radius))
+    assert_close(ours.double(), exact, rtol=0, atol=2e-4)
+
+
+def torchvisions_blur(images, sigma, radius):
+    return oracle.gaussian_blur(images, [2 * radius + 1] * 2, [sigma] * 2)
+
+
+def test_every_image_is_blurred_by_its_own_sigma():
+    images = torch.rand(6, 2, 3, 56, 60, generator=seeded())
+    draw = BLURRED.draw(6, 2, "image", seeded())
+    off = torch.zeros_like(draw.blur)
+    draw = draw._replace(**dict.fromkeys(COINS[:-1], off))
+    ours = BLURRED.apply(images.clone(), draw)
+    for n, v in product(range(6), range(2)):
+        sigma, expected = draw.sigma[n, v].item() * 56 / 224, images[n, v]
+        if draw.blur[n, v]:
+            expected = torchvisions_blur(images[n, v], sigma, 20)
+        assert_close(ours[n, v], expected, rtol=0, atol=4e-6)
+
+
+def test_a_blur_is_the_same_to_the_eye_at_every_size():
+    """Of a smooth picture: sigma is in pixels of 224, and goes with the side."""
+    x = torch.linspace(0, 3, 224)
+    picture = (0.5 + 0.4 * torch.sin(x[:, None] * 2) * torch.cos(x)).expand(1, 1, 3, -1, -1)
+    draw, colour = hand_made(1, 1, on=("blur",)), Colour(sigma=(0.1, 20.0))
+    small, large = (
+        colour.apply(F.interpolate(picture[0], (n, n), mode="area")[None], draw)[0]
+        for n in (56, 224)
+    )
+    inside = (..., slice(20, 36), slice(20, 36))  # the rim is one pixel at every size
+    large = F.interpolate(large, (56, 56), mode="area")
+    assert_close(small[inside], large[inside], rtol=0, atol=2e-3)
+    assert (small - F.interpolate(picture[0], (56, 56)))[inside].abs().max() > 0.02
+
+
+def test_blur_laws():
+    """It keeps what is constant, the mean but for the rim, and turns with the picture."""
+    images = examples(25, 25)
+    sigma = torch.full((len(images),), 1.5)
+    ours = blur(images, sigma, 6)
+    assert_close(ours[8:11], images[8:11], rtol=0, atol=1e-6)
+    assert_close(blur(images.mT, sigma, 6).mT, ours, rtol=0, atol=1e-6)
+    assert_close(blur(images.flip(3), sigma, 6).flip(3), ours, rtol=0, atol=1e-6)
+    one = torch.zeros(1, 3, 25, 25)
+    one[:, :, 12, 12] = 1
+    assert_close(blur(one, sigma[:1], 6).sum((2, 3)), torch.ones(1, 3))
+
+
 def test_operations_follow_one_another():
     images = examples()
     colour, factors = Colour(bits=3, threshold=0.4), (1.2, 0.7, 0.5, 0.1)
@@ -153,6 +215,7 @@ def test_operations_follow_one_another():
     expected = colour.apply(images[:, None].clone(), draw).squeeze(1)
     expected = posterize(oracle.equalize(expected), 3)  # torchvision's floats have no 8 bits here
     expected = oracle.rgb_to_grayscale(oracle.solarize(expected, 0.4), 3)
+    expected = torchvisions_blur(expected, 20 * 17 / 224, 1)
     ours = colour.apply(images[:, None].clone(), hand_made(len(images), 1, factors, on=COINS))
     assert_close(ours.squeeze(1), expected, rtol=0, atol=1e-6)
 
@@ -162,20 +225,20 @@ def test_operations_follow_one_another():
 
 def test_batch_scope_treats_the_images_of_a_view_alike():
     image = examples()[0].expand(6, 12, 3, 17, 19)
-    views = Colour().apply(image.clone(), Colour().draw(6, 12, "batch", seeded()))
+    views = BLURRED.apply(image.clone(), BLURRED.draw(6, 12, "batch", seeded()))
     assert torch.equal(views, views[:1].expand_as(views))
     assert len({tuple(view.flatten().tolist()) for view in views[0]}) > 8
 
 
 def test_batch_scope_shares_parameters_and_coins():
-    draw = Colour().draw(5, 40, "batch", seeded())
+    draw = BLURRED.draw(5, 40, "batch", seeded())
     for field in draw:
         assert torch.equal(field, field[:1].expand_as(field))
         assert (field[0] != field[0, 0]).any()
 
 
 def test_batch_scope_does_not_depend_on_the_number_of_images():
-    few, many = (Colour().draw(n, 6, "batch", seeded()) for n in (2, 9))
+    few, many = (BLURRED.draw(n, 6, "batch", seeded()) for n in (2, 9))
     assert all(map(torch.equal, few, many.of(slice(2), ALL)))
 
 
@@ -184,7 +247,7 @@ def test_image_scope_treats_every_image_its_own_way():
     colour = Colour(jitter=1)
     views = colour.apply(image.clone(), colour.draw(4, 3, "image", seeded()))
     assert len({tuple(view.flatten().tolist()) for view in views.flatten(0, 1)}) == 12
-    for field in Colour().draw(50, 50, "image", seeded()):
+    for field in BLURRED.draw(50, 50, "image", seeded()):
         assert (field != field[:1]).any() and (field != field[:, :1]).any()
 
 
@@ -194,10 +257,15 @@ def test_image_scope_treats_every_image_its_own_way():
 @pytest.mark.parametrize("scope", ["batch", "image"])
 def test_frequencies_and_ranges(scope):
     n_images, n_views = (1, 20_000) if scope == "batch" else (100, 200)
-    colour = Colour(brightness=1.5, equalize=0.3, posterize=0.4, solarize=0.5, grayscale=0.6)
+    colour = Colour(
+        brightness=1.5, equalize=0.3, posterize=0.4, solarize=0.5, grayscale=0.6, blur=0.7
+    )
     draw = colour.draw(n_images, n_views, scope, seeded())
-    for name, coins in zip(COINS, draw[:5], strict=True):
-        assert coins.float().mean().item() == pytest.approx(getattr(colour, name), abs=0.02)
+    for name in COINS:
+        coins = getattr(draw, name).float()
+        assert coins.mean().item() == pytest.approx(getattr(colour, name), abs=0.02)
+    assert draw.sigma.min() >= 0.1 and draw.sigma.max() <= 2
+    assert draw.sigma.mean().item() == pytest.approx(1.05, abs=0.02)
     together = (draw.equalize & draw.posterize).float().mean().item()
     assert together == pytest.approx(0.3 * 0.4, abs=0.02)  # the coins are independent
     factors = draw.factors.flatten(0, 1)
@@ -208,6 +276,18 @@ def test_frequencies_and_ranges(scope):
     orders, counts = draw.order.flatten(0, 1).unique(dim=0, return_counts=True)
     assert orders.tolist() == [list(order) for order in permutations(range(4))]
     assert counts.min() > 0.7 * counts.max()
+
+
+@pytest.mark.parametrize("scope, rows", [("batch", 1), ("image", 5)])
+def test_blur_changes_no_other_draw(scope, rows):
+    """What was drawn before there was a blur is drawn still; without it, so is what comes after."""
+    generators = seeded(), seeded(), seeded()
+    without = Colour().draw(5, 4, scope, generators[0])
+    with_it = BLURRED.draw(5, 4, scope, generators[1])
+    assert all(map(torch.equal, without[:7], with_it[:7]))
+    assert with_it.blur.any() and not without.blur.any()
+    torch.rand(rows, 4, 13, generator=generators[2])
+    assert torch.equal(generators[0].get_state(), generators[2].get_state())
 
 
 @pytest.mark.parametrize("scope", ["batch", "image"])
@@ -230,12 +310,12 @@ def test_draw_is_on_the_cpu_whatever_the_default_device():
 @pytest.mark.parametrize("scope", ["batch", "image"])
 def test_parts_make_the_whole(scope):
     images = torch.rand(11, 5, 3, 24, 20, generator=seeded())
-    draw = Colour().draw(11, 5, scope, seeded())
-    whole = Colour().apply(images.clone(), draw)
+    draw = BLURRED.draw(11, 5, scope, seeded())
+    whole = BLURRED.apply(images.clone(), draw)
     parts = []
     for rows in (slice(0, 4), slice(4, 5), slice(5, 11)):
         groups = [
-            Colour().apply(images[rows, columns], draw.of(rows, columns))
+            BLURRED.apply(images[rows, columns], draw.of(rows, columns))
             for columns in (slice(0, 2), slice(2, 5))
         ]
         parts.append(torch.cat(groups, 1))
@@ -247,6 +327,7 @@ def test_recipes():
     assert Colour() == Colour(0.8, 0.8, 0.8, 0.2, **chances, bits=4, threshold=0.5)
     only = Colour.only_jitter()
     assert (only.equalize, only.posterize, only.solarize, only.grayscale) == (0, 0, 0, 0)
+    assert Colour().blur == only.blur == 0  # the paper has none
     assert Colour.only_jitter().draw(20, 20, "image").jitter.any()
     assert Colour().scaled(0.5) == Colour(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 
@@ -257,7 +338,7 @@ def test_recipes():
 @pytest.mark.parametrize("name", COINS)
 def test_only_images_whose_coin_is_on_change(name):
     images = torch.rand(20, 4, 3, 17, 19, generator=seeded())
-    colour = Colour(**{**dict.fromkeys(COINS, 0), name: 0.5})
+    colour = Colour(**{**dict.fromkeys(COINS, 0), name: 0.5}, sigma=(5.0, 20.0))
     draw = colour.draw(20, 4, "image", seeded())
     same = (colour.apply(images.clone(), draw) == images).flatten(2).all(2)
     assert torch.equal(same, ~getattr(draw, name))
@@ -280,8 +361,8 @@ def test_no_chance_no_change():
     st.integers(0, 1000),
 )
 def test_result_is_finite_and_in_range(strength, hue, threshold, bits, scope, size, seed):
-    chances = dict.fromkeys(COINS, 0.7)
-    colour = Colour(strength, strength, strength, hue, bits=bits, threshold=threshold, **chances)
+    changes = {**dict.fromkeys(COINS, 0.7), "sigma": (1.0, 200.0)}
+    colour = Colour(strength, strength, strength, hue, bits=bits, threshold=threshold, **changes)
     images = examples(*size)[:, None].repeat(1, 2, 1, 1, 1)
     images = colour.apply(images, colour.draw(len(images), 2, scope, seeded(seed)))
     assert images.isfinite().all() and images.min() >= 0 and images.max() <= 1
@@ -323,6 +404,12 @@ def test_other_devices(device):
         ({"jitter": 1.1}, r"Colour.jitter must be a probability in \[0, 1\], got 1.1"),
         ({"equalize": -1}, r"Colour.equalize must be a probability in \[0, 1\], got -1"),
         ({"bits": 0}, "Colour.bits must be one of 1, 2, ..., 8, got 0"),
+        ({"blur": 2}, r"Colour.blur must be a probability in \[0, 1\], got 2"),
+        (
+            {"sigma": (2.0, 0.1)},
+            r"Colour.sigma must be positive, the smaller one first, got \(2.0, 0",
+        ),
+        ({"sigma": (0, 1)}, "Colour.sigma must be positive"),
         ({"threshold": 128}, r"Colour.threshold must be in \[0, 1\], got 128"),
     ],
 )

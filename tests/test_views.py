@@ -68,7 +68,7 @@ def test_without_geometry_and_colour_a_plan_is_the_style_alone(style):
 
 def test_order_is_style_geometry_colour_mean_and_std_cutout():
     images = batch()
-    colour = Colour(posterize=1, bits=2, jitter=1, solarize=1)
+    colour = Colour(posterize=1, bits=2, jitter=1, solarize=1, blur=1, sigma=(10.0, 20.0))
     plan = ViewPlan((Views(2, 20, "bss"),), colour=colour)
     (draw,) = plan.draw(6, seeded())
     (views,) = plan.apply(images, [draw])
@@ -83,7 +83,8 @@ def test_order_is_style_geometry_colour_mean_and_std_cutout():
 def test_colour_is_one_for_a_bss_view_and_geometry_is_not():
     same = batch(1).expand(12, -1, -1, -1)
     for style, shared in (("bss", True), ("fa", False), ("none", False)):
-        plan = ViewPlan((Views(3, 32, style, scale=WHOLE),), geometry=STILL)
+        colour = Colour(blur=0.5, sigma=(1.0, 20.0))
+        plan = ViewPlan((Views(3, 32, style, scale=WHOLE),), geometry=STILL, colour=colour)
         (views,) = plan(same, seeded())
         assert all((view == view[:1]).all() for view in views) == shared
         assert not torch.equal(views[0], views[1])

@@ -13,6 +13,8 @@ METHODS = {
     "simclr": "onestyle.methods.simclr:SimCLR",
     "swav": "onestyle.methods.swav:SWaV",
     "msn": "onestyle.methods.msn:MSN",
+    "simclrv2": "onestyle.methods.simclrv2:SimCLRV2",
+    "byol": "onestyle.methods.byol:BYOL",
     "mocov2": "onestyle.methods.mocov2:MoCoV2",
     "adco": "onestyle.methods.adco:AdCo",
     "mae": "onestyle.methods.mae:MAE",

@@ -78,6 +78,11 @@ class Method(nn.Module):
         """(n, 3, s, s), normalised -> (n, d), for probing."""
         return self.backbone(images)
 
+    def tuned(self) -> nn.Module:
+        """What fine-tuning begins with, (n, 3, s, s) -> (n, num_features): the backbone, unless
+        layers after it are worth keeping too. Everything else looks at the backbone."""
+        return self.backbone
+
     def embeddings(self, batch: Batch) -> Tensor:
         """What the loss compares of each view, unit (V, n, D); by default the view's features."""
         return unit(encode(self.features, batch.views))

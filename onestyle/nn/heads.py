@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from torch import nn
 
-__all__ = ["mlp"]
+__all__ = ["Extended", "mlp"]
 
 
 def mlp(
@@ -31,3 +31,11 @@ def mlp(
     if last_norm:
         layers[-1].register_parameter("bias", None)
     return nn.Sequential(*layers)
+
+
+class Extended(nn.Sequential):
+    """A backbone and layers after it, (n, 3, s, s) -> (n, num_features), as one network."""
+
+    def __init__(self, backbone: nn.Module, layers: nn.Module, num_features: int):
+        super().__init__(backbone, layers)
+        self.num_features = num_features

@@ -24,6 +24,7 @@ SIMCLR = Recipe(
 )
 VIT = "vit_small_patch8_224"
 CROP = {"geometry": replace(TISSUE, scale=(0.2, 1.0), cutout=0)}
+SMALLER = {"geometry": replace(TISSUE, scale=(0.08, 1.0), cutout=0)}  # crops of SimCLR and BYOL
 MOCO = pacs.MOCO | CROP
 
 RECIPES = {
@@ -36,6 +37,8 @@ RECIPES = {
         views="2x96 0.3..1 + 10x64 0.05..0.3",
         colour=Colour.only_jitter().scaled(0.5),
     ),
+    "simclrv2": replace(SIMCLR, **pacs.SIMCLR_V2 | SMALLER, views="2x128"),
+    "byol": replace(SIMCLR, **pacs.BYOL | SMALLER, views="2x128"),
     "mocov2": replace(SIMCLR, **MOCO, views="2x128"),
     "adco": replace(SIMCLR, **pacs.ADCO | CROP, views="2x128"),
     "darling": replace(

@@ -34,6 +34,7 @@ VIT: dict[str, Any] = {  # 0.3 M parameters, 64 features
 # A copy of the network that moves by 0.001 is, after 500 steps, still 60% what it was at first.
 SOON = {"momentum": 0.9}
 SWAV = {"prototypes": 64, "freeze_steps": 50}
+BYOL = {"dim": 64, "hidden_dim": 256, "momentum": 0.99}
 DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
 
 RECIPES = {
@@ -48,6 +49,8 @@ RECIPES = {
         options={"prototypes": 64, "dim": 64},
         **VIT,
     ),
+    "simclrv2": replace(SIMCLR, method="simclrv2", views="2x32", style="none"),
+    "byol": replace(SIMCLR, method="byol", views="2x32", style="none", options=BYOL),
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
     ),

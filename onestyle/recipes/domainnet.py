@@ -12,10 +12,13 @@ MOCO = pacs.MOCO | {"lr": 0.06}
 ADCO = pacs.ADCO | {"lr": 0.06}
 DARLING = pacs.DARLING | {"lr": 0.06}
 MAE = pacs.MAE | {"lr": 3e-4}
+SIMCLR_V2 = pacs.SIMCLR_V2 | {"lr": 0.6}
 
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", snapshot_every=1000),
+    "simclrv2": replace(SIMCLR, **SIMCLR_V2, views="2x224"),
+    "byol": replace(SIMCLR, **pacs.BYOL, views="2x224"),
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 4096}),
     "adco": replace(SIMCLR, **ADCO, views="2x224", options={"negatives": 4096}),
     "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 2048}),

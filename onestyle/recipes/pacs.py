@@ -23,12 +23,12 @@ SIMCLR = Recipe(
 )
 
 # What the literature's methods bring along: their optimiser and their view (crop, flip, jitter,
-# grey), without Fourier.
+# grey, blur), without Fourier.
 MOCO: dict[str, Any] = {
     "method": "mocov2",
     "style": "none",
     "geometry": Geometry(scale=(0.2, 1.0), rotation=0, cutout=0),
-    "colour": Colour(0.4, 0.4, 0.4, 0.1, equalize=0, posterize=0, solarize=0),
+    "colour": Colour(0.4, 0.4, 0.4, 0.1, equalize=0, posterize=0, solarize=0, blur=0.5),
     "optimizer": "sgd",
     "lr": 0.03,
     "weight_decay": 1e-4,
@@ -36,6 +36,22 @@ MOCO: dict[str, Any] = {
 }
 ADCO = MOCO | {"method": "adco", "final_lr": 0.02}  # 0.03 -> 0.0006
 DARLING = MOCO | {"method": "darling", "balance": True}
+SIMCLR_V2: dict[str, Any] = {
+    "method": "simclrv2",
+    "style": "none",
+    "geometry": Geometry(scale=(0.08, 1.0), rotation=0, cutout=0),
+    "colour": Colour(equalize=0, posterize=0, solarize=0, blur=0.5),
+    "lr": 0.3,
+}
+BYOL: dict[str, Any] = {
+    "method": "byol",
+    "style": "none",
+    "geometry": Geometry(scale=(0.08, 1.0), rotation=0, cutout=0),
+    # The paper blurs the first view always, the second in 0.1 and solarizes that in 0.2 of all
+    # cases: both views get the mean of the two, as a plan has one colour.
+    "colour": Colour(0.4, 0.4, 0.2, 0.1, equalize=0, posterize=0, solarize=0.1, blur=0.55),
+    "weight_decay": 1.5e-6,
+}
 MAE: dict[str, Any] = {
     "method": "mae",
     "style": "none",
@@ -50,6 +66,8 @@ MAE: dict[str, Any] = {
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", snapshot_every=1000),
+    "simclrv2": replace(SIMCLR, **SIMCLR_V2, views="2x224"),
+    "byol": replace(SIMCLR, **BYOL, views="2x224"),
     # 2,560: less than half of the 5,453 images that the smallest set of sources trains on, so that
     # the queue does not hold several old keys of every image.
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 2560}),

@@ -4,7 +4,9 @@ onestyle pretrain pacs-small/simclr --data stores/pacs96 --targets sketch   (pac
 """
 
 from dataclasses import replace
+from typing import Any
 
+from onestyle.recipes import pacs
 from onestyle.recipes.recipe import Recipe
 
 SIMCLR = Recipe(
@@ -21,19 +23,22 @@ SIMCLR = Recipe(
     monitor_every=500,
 )
 
+
+def brought(by: dict[str, Any]) -> dict[str, Any]:
+    """The method, its views and batches, of what one of the literature brings along: not its
+    optimiser."""
+    taken = ("method", "style", "geometry", "colour", "balance")
+    return {name: by[name] for name in taken if name in by}
+
+
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", views="2x64 + 4x40", options={"prototypes": 128}),
-    "mocov2": replace(
-        SIMCLR, method="mocov2", views="2x64", style="none", options={"queue_size": 2560}
+    "simclrv2": replace(
+        SIMCLR, **brought(pacs.SIMCLR_V2), views="2x64", options={"temperature": 0.5}
     ),
-    "adco": replace(SIMCLR, method="adco", views="2x64", style="none", options={"negatives": 4096}),
-    "darling": replace(
-        SIMCLR,
-        method="darling",
-        views="2x64",
-        style="none",
-        balance=True,
-        options={"negatives": 1280},
-    ),
+    "byol": replace(SIMCLR, **brought(pacs.BYOL), views="2x64"),
+    "mocov2": replace(SIMCLR, **brought(pacs.MOCO), views="2x64", options={"queue_size": 2560}),
+    "adco": replace(SIMCLR, **brought(pacs.ADCO), views="2x64", options={"negatives": 4096}),
+    "darling": replace(SIMCLR, **brought(pacs.DARLING), views="2x64", options={"negatives": 1280}),
 }

@@ -89,7 +89,7 @@ def finetune(
 
     "random:NAME" begins with other weights for each seed: the baseline without pretraining.
     """
-    began, known, settings = time.monotonic(), network or {}, [*settings]
+    began, settings, known = time.monotonic(), [*settings], {**(network or {}), "tuned": True}
     changed(training_of(""), settings)  # refuses wrong ones before a target is opened
     exam = Exam.open("finetune", open_frozen(what, **known), store, force=force, **options)
     name = exam.store.name

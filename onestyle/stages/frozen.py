@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onestyle.checkpoint import read_about
+from onestyle.checkpoint import load_strictly, read_about, read_weights
 from onestyle.data.protocol import Images, Split, make_split
 from onestyle.data.store import Store, open_store
+from onestyle.methods import Method, method_named
 from onestyle.nn.backbone import make_backbone
 from onestyle.run import Run, read_run
 from onestyle.stages.embed import features
@@ -46,23 +47,31 @@ class Frozen:
 
 
 def open_frozen(
-    what: str, *, backbone: str | None = None, size: int | None = None, seed: int = 0
+    what: str,
+    *,
+    backbone: str | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    tuned: bool = False,
 ) -> Frozen:
     """`what` is a run's folder, "timm:NAME" (its pretrained weights), "random:NAME" (the same
     network, untrained, with the weights of `seed`) or a file of weights.
 
     A file that does not say which network it is of needs `backbone`, timm's name. `size` is the
-    side of the images that are given to the network; a run has that of its largest views.
+    side of the images that are given to the network; a run has that of its largest views. With
+    `tuned` a run's network is what its method has fine-tuned, which may be more than its backbone.
     """
     kind, colon, name = what.partition(":")
     if colon and kind in ("timm", "random"):
         torch.manual_seed(seed)
         return _of_timm(name, kind, size)
     path = Path(what)
-    return _of_run(read_run(path), size) if path.is_dir() else _of_file(path, backbone, size)
+    if path.is_dir():
+        return _of_run(read_run(path), size, tuned)
+    return _of_file(path, backbone, size)
 
 
-def _of_run(run: Run, size: int | None) -> Frozen:
+def _of_run(run: Run, size: int | None, tuned: bool) -> Frozen:
     recipe = run.recipe
     size = size or recipe.view_size
     options = {"init": str(run.backbone), "options": recipe.backbone_options}
@@ -70,7 +79,18 @@ def _of_run(run: Run, size: int | None) -> Frozen:
     result = run.read_result()
     about = {key: result[key] for key in ("recipe", "config_hash", "images_seen", "views_seen")}
     about = {"run": run.path.resolve().name, **about, "pretraining_data": result["data"]}
+    if tuned and method_named(recipe.method).tuned is not Method.tuned:
+        network = _tuned(run, network)
+        about["weights"] = run.tuned.name
     return Frozen(_still(network), recipe.backbone, size, about, run)
+
+
+def _tuned(run: Run, backbone: nn.Module) -> nn.Module:
+    """The backbone with the layers after it that the run's method keeps, weights and all."""
+    n_domains = len(run.config["data"]["sources"])
+    network = run.recipe.make_method(backbone, n_domains=n_domains).tuned()
+    load_strictly(network, read_weights(run.tuned), run.tuned)
+    return network
 
 
 def _of_timm(name: str, init: str, size: int | None) -> Frozen:

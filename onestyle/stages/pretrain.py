@@ -122,6 +122,8 @@ class Pretraining:
         if self.fabric.is_global_zero:
             about = {"timm": self.recipe.backbone, "num_features": str(self.width)}
             save_weights(run.backbone, self.method.backbone, about)
+            if (tuned := self.method.tuned()) is not self.method.backbone:
+                save_weights(run.tuned, tuned, about)
             run.finish(self.result(row, seconds))
 
     @property

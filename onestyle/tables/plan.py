@@ -112,7 +112,8 @@ def scratch(backbone: str, size: int) -> dict[str, Any]:
 
 def _decisive(recipe: dict[str, Any]) -> dict[str, Any]:
     """A field that a saved recipe does not name, as it is newer than that, has its default."""
-    return {k: v for k, v in {**_DEFAULTS, **recipe}.items() if k not in _ASIDE}
+    inner = {k: {**_DEFAULTS[k], **recipe.get(k, {})} for k in ("geometry", "colour")}
+    return {k: v for k, v in {**_DEFAULTS, **recipe, **inner}.items() if k not in _ASIDE}
 
 
 def differences(recipe: dict[str, Any], wanted: Recipe) -> list[str]:

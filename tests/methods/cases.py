@@ -28,6 +28,8 @@ CASES = {
     "msn": Case(
         "2x32 bss + 3x24 fa", {"dim": 16, "prototypes": 8, "hidden_dim": 32, "momentum": 0.9}, **VIT
     ),
+    "simclrv2": Case("2x32 none + 1x24 none", {"dim": 16}),
+    "byol": Case("2x32 none + 1x24 none", {"dim": 16, "hidden_dim": 32, "momentum": 0.9}),
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
     # One step of 8 images fills the negatives, from the second on they climb.
     "adco": Case("2x32 none", {"dim": 16, "negatives": 8, "momentum": 0.9}),

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 from onestyle.methods import METHODS, Batch, Method, method_named
 from onestyle.methods.adco import contrast
+from onestyle.methods.byol import regression
 from onestyle.methods.darling import mixture
 from onestyle.methods.mocov2 import info_nce
 from onestyle.methods.msn import cross_entropy, log_probabilities
@@ -146,6 +147,15 @@ def test_features_are_those_of_the_backbone(name):
     assert_close(method.state_dict(), before, rtol=0, atol=0)
 
 
+def test_what_is_tuned_is_a_network_that_has_the_backbone_in_it(name):
+    method = make_method(name).eval()
+    tuned, images = method.tuned(), make_batch(name).views[0][0]
+    with torch.no_grad():
+        assert tuned(images).shape == (len(images), tuned.num_features)
+    assert {*map(id, method.backbone.parameters())} <= {*map(id, tuned.parameters())}
+    assert tuned is method.backbone or type(method).tuned is not Method.tuned
+
+
 def test_it_inherits_no_other_method(name):
     assert method_named(name).__bases__ == (Method,)
 
@@ -182,6 +192,8 @@ def test_the_loss_compares_the_embeddings(name):
     z = method.embeddings(make_batch(name))
     known = {
         "simclr": lambda: nt_xent(z, method.temperature),
+        "simclrv2": lambda: nt_xent(z, method.temperature),
+        "byol": lambda: regression(z, method.targets(make_batch(name))),
         "mocov2": lambda: info_nce(*z, method.queue.keys, method.temperature),
         "adco": lambda: contrast(*z, *method.negatives.directions(), method.temperature),
         "darling": lambda: mixture(

@@ -34,6 +34,8 @@ SETTINGS = {
         "steps=60", "views=1x32 0.5..1 + 2x24 0.5..1", "options.hidden_dim=128",
         "options.momentum=0.95",
     ],
+    "simclrv2": ["steps=60", "views=2x24 0.5..1", "options.temperature=0.5"],
+    "byol": ["steps=80", "views=2x24 0.5..1", "options.momentum=0.9"],
     "mocov2": ["steps=80", "views=2x24 0.5..1", f"options.queue_size={N}", "options.momentum=0.9"],
     "adco": ["steps=80", "views=2x24 0.5..1", f"options.negatives={N}", "options.momentum=0.9"],
     "darling": ["steps=80", "views=2x24 0.5..1", "options.negatives=16", "options.momentum=0.9"],
@@ -68,9 +70,10 @@ def test_each_method_has_settings():
 
 
 @pytest.mark.slow
-def test_simclr():
+@pytest.mark.parametrize("name", ["simclr", "simclrv2"])
+def test_simclr(name):
     """Chance ln(NV - 1); the floor of images at right angles to each other, at T = 0.5."""
-    _, row = learnt("simclr")
+    _, row = learnt(name)
     chance, floor = math.log(2 * N - 1), math.log(math.e**2 + 2 * (N - 1)) - 2
     assert floor < row["loss"] < half_way(chance, floor)
 
@@ -81,6 +84,13 @@ def test_prototypes(name):
     _, row = learnt(name)
     assert row.get("cross_entropy", row["loss"]) < 0.6 * math.log(K)
     assert row["prototypes_used"] >= 30
+
+
+@pytest.mark.slow
+def test_byol():
+    """4 at right angles; and it has not come down by making all images one."""
+    _, row = learnt("byol")
+    assert row["loss"] < half_way(4, 0)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """onestyle finetune: ERM by the loop of pretraining, for fractions and seeds; it goes on."""
 
 import os
+import shutil
 import signal
 import time
 
@@ -9,12 +10,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from onestyle.checkpoint import read_weights
+from onestyle.checkpoint import load, read_weights
 from onestyle.cli import main
 from onestyle.data.loader import Loader
 from onestyle.data.protocol import Pool, make_split
 from onestyle.data.store import open_store
 from onestyle.methods.erm import ERM
+from onestyle.nn.heads import mlp
 from onestyle.run import read_rows
 from onestyle.stages.embed import features
 from onestyle.stages.evaluation import read_evaluation
@@ -22,6 +24,7 @@ from onestyle.stages.finetune import training_of, views_of
 from onestyle.stages.frozen import open_frozen
 from onestyle.stream import Stream
 from tests.processes import start
+from tests.stages.runs import pretrained
 
 WORDS = (
     "finetune", "random:test_resnet", "--data", "digits", "--targets", "photo", "--size", "16",
@@ -120,6 +123,59 @@ def test_other_words_are_refused(tmp_path, capsys):
     assert "training.steps is 4 there and 5 now" in capsys.readouterr().err
     assert main(command(tmp_path / "a", "--force", steps=5)) == 0
     assert read_evaluation(tmp_path / "a").result["training"]["steps"] == 5
+
+
+@pytest.fixture(scope="module")
+def simclrv2(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tuned") / "run"
+    return pretrained(path, "--targets", "photo", recipe="digits/simclrv2", views="2x24")
+
+
+def test_a_method_may_be_tuned_from_a_later_layer(simclrv2):
+    """SimCLR v2 from its projector's first, with the weights and statistics of the run's end."""
+    backbone, tuned = open_frozen(str(simclrv2)), open_frozen(str(simclrv2), tuned=True)
+    images = torch.randn(4, 3, 24, 24)
+    state = load(simclrv2 / "checkpoints/last.ckpt")["method"]
+    last = mlp(96, 96, 96, 128, last_norm=True).eval()
+    last.load_state_dict({key[10:]: x for key, x in state.items() if key.startswith("projector.")})
+    with torch.no_grad():
+        h = backbone.network(images)
+        assert_close(tuned.network(images), last[:3](h))
+    assert not torch.allclose(last[1].running_mean, torch.zeros(96))
+    assert (backbone.width, tuned.width, tuned.about["weights"]) == (96, 96, "tuned.safetensors")
+    assert "weights" not in backbone.about
+    plain = open_frozen("random:test_resnet").network.state_dict()
+    assert read_weights(simclrv2 / "backbone.safetensors").keys() == plain.keys()  # timm's own
+
+
+def test_it_is_tuned_and_nothing_else_changes(simclrv2):
+    """Fine-tuning moves the first layer with the backbone; the probe has the backbone alone."""
+    words = ["--fractions", ".05", "--seeds", "1", "--device", "cpu"]
+    small = ["steps=4", "batch_size=16", "precision=32-true", "log_every=1", "lr=0.01"]
+    small = [word for setting in small for word in ("--set", setting)]
+    assert main(["finetune", str(simclrv2), *words, *small]) == 0
+    before = read_weights(simclrv2 / "tuned.safetensors")
+    after = read_weights(simclrv2 / "finetune/p5-s0/network.safetensors")
+    assert {f"backbone.{key}" for key in before} <= after.keys()
+    for key in (next(iter(before)), "1.0.weight", "1.1.weight"):
+        assert not torch.equal(before[key], after[f"backbone.{key}"])
+    assert read_evaluation(simclrv2 / "finetune").result["network"]["weights"]
+    assert main(["probe", str(simclrv2), *words, "--set", "steps=5"]) == 0
+    assert "weights" not in read_evaluation(simclrv2 / "probe").result["network"]
+
+
+def test_weights_that_are_tuned_must_be_there(simclrv2, tmp_path, capsys):
+    shutil.copytree(simclrv2, tmp_path / "run", ignore=shutil.ignore_patterns("tuned*", "finetune"))
+    assert main(["finetune", str(tmp_path / "run"), "--seeds", "1"]) == 2
+    assert "tuned.safetensors is not a file of weights" in capsys.readouterr().err
+
+
+def test_others_are_tuned_from_the_backbone(tmp_path):
+    run = pretrained(tmp_path / "run", "--targets", "photo")
+    assert not (run / "tuned.safetensors").exists()
+    backbone, tuned = open_frozen(str(run)), open_frozen(str(run), tuned=True)
+    assert_close(tuned.network.state_dict(), backbone.network.state_dict(), rtol=0, atol=0)
+    assert tuned.about == backbone.about
 
 
 def test_each_seed_begins_with_a_network_of_its_own():
