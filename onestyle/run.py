@@ -7,6 +7,7 @@ runs/NAME/recipe.yaml       the resolved recipe, the data, the protocol
           backbone.safetensors         plain timm keys
           result.json
           store.txt         where the images lie on this machine
+          target_openings.jsonl        a row each time that images of a target were opened
           probe/, ...       what was made of the backbone, each with its result.json
 """
 
@@ -35,6 +36,7 @@ from onestyle.data.store import Store
 from onestyle.recipes import Recipe, recipe_of
 
 __all__ = [
+    "OPENINGS",
     "InUse",
     "Run",
     "config_hash",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 FORMAT = 1
+OPENINGS = "target_openings.jsonl"
 
 
 def config_hash(config: dict) -> str:
@@ -70,6 +73,10 @@ class Run:
     @property
     def result(self) -> Path:
         return self.path / "result.json"
+
+    @property
+    def openings(self) -> Path:
+        return self.path / OPENINGS
 
     @property
     def backbone(self) -> Path:

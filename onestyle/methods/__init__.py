@@ -16,6 +16,7 @@ METHODS = {
     "mocov2": "onestyle.methods.mocov2:MoCoV2",
     "mae": "onestyle.methods.mae:MAE",
     "erm": "onestyle.methods.erm:ERM",
+    "fixmatch": "onestyle.methods.fixmatch:FixMatch",
 }
 
 

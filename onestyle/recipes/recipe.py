@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import yaml
@@ -16,7 +16,7 @@ from torch import nn
 from onestyle.colour import Colour
 from onestyle.geometry import Geometry
 from onestyle.methods import Method, method_named
-from onestyle.optim import Training
+from onestyle.optim import LATER, Training
 from onestyle.views import ViewPlan
 
 __all__ = ["Recipe", "changed", "override", "plain", "recipe_of"]
@@ -45,9 +45,12 @@ class Recipe(Training):
     geometry: Geometry = field(default_factory=Geometry)
     colour: Colour = field(default_factory=Colour)
     balance: bool = False  # equally many images of every domain in a batch
+    labelled_batch_size: int = field(default=64, metadata=LATER)  # of methods with both streams
+    uses_target: bool = field(default=False, metadata=LATER)  # learns from unlabelled target images
 
     def __post_init__(self):
         super().__post_init__()
+        self._require(self.labelled_batch_size >= 1, "labelled_batch_size", "at least 1")
         self.plan()  # refuses wrong views and ratios now
         check_options(self.method, self.options)
 
@@ -75,12 +78,16 @@ class Recipe(Training):
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as dictionaries, lists and numbers: what YAML and JSON can hold."""
+    """A dataclass as dictionaries, lists and numbers: what YAML and JSON can hold. A field that came
+    LATER is left out where it has its default."""
     if isinstance(value, dict):
         return {key: plain(inside) for key, inside in value.items()}
     if isinstance(value, list | tuple):
         return [plain(inside) for inside in value]
-    return plain(asdict(value)) if hasattr(value, "__dataclass_fields__") else value
+    if not is_dataclass(value):
+        return value
+    told = [f for f in fields(value) if "later" not in f.metadata or getattr(value, f.name) != f.default]
+    return {f.name: plain(getattr(value, f.name)) for f in told}
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
