@@ -13,7 +13,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from onestyle.methods.base import MakeOptimizer, Method
 
-__all__ = ["LATER", "LARS", "Training", "maker", "set_lr"]
+__all__ = ["LARS", "LATER", "Training", "maker", "set_lr"]
 
 # A field that came when there were runs already: it is written down where it is not its default, so
 # that the runs before it keep their words and their hashes.

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fractions", nargs="+", type=share, default=[100], metavar="F",
         help="shares of the labels (1: all)")  # fmt: skip
     add("--set", action="append", default=[], metavar="FIELD=VALUE",
-        help="steps, batch_size, lr, precision, ... (the data set's), or change the recipe")  # fmt: skip
+        help="steps, lr, precision, ... (the data set's), or fields of the recipe")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from onestyle.geometry import Geometry
+from onestyle.recipes import pacs
 from onestyle.recipes.recipe import Recipe
 
 # A digit's mirror image is no digit, and a seventh of one is none either.
@@ -33,6 +34,13 @@ VIT: dict[str, Any] = {  # 0.3 M parameters, 64 features
 }
 SWAV = {"prototypes": 64, "freeze_steps": 50}
 DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
+FIXMATCH = pacs.FIXMATCH | {
+    "geometry": Geometry(scale=(0.7, 1.0), horizontal_flip=0.0, cutout=1.0),
+    "options": {"momentum": 0.99},
+    "steps": 500,
+    "batch_size": 112,
+    "labelled_batch_size": 16,
+}
 
 RECIPES = {
     "simclr": SIMCLR,
@@ -50,4 +58,5 @@ RECIPES = {
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
+    "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x32 + 1x32"),
 }

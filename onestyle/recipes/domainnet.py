@@ -16,4 +16,5 @@ RECIPES = {
     "swav": replace(SIMCLR, method="swav", snapshot_every=1000),
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 4096}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
+    "fixmatch": replace(SIMCLR, **pacs.FIXMATCH, views="1x224 + 1x224"),
 }

@@ -5,6 +5,7 @@ onestyle pretrain pacs-small/simclr --data stores/pacs96 --targets sketch   (pac
 
 from dataclasses import replace
 
+from onestyle.recipes import pacs
 from onestyle.recipes.recipe import Recipe
 
 SIMCLR = Recipe(
@@ -26,5 +27,10 @@ RECIPES = {
     "swav": replace(SIMCLR, method="swav", views="2x64 + 4x40", options={"prototypes": 128}),
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x64", style="none", options={"queue_size": 2560}
+    ),
+    "fixmatch": replace(
+        SIMCLR,
+        **pacs.FIXMATCH | {"steps": 2000, "batch_size": 112, "labelled_batch_size": 16},
+        views="1x64 + 1x64",
     ),
 }

@@ -19,8 +19,9 @@ from onestyle.methods import Method, method_named
 from onestyle.optim import LATER, Training
 from onestyle.views import ViewPlan
 
-__all__ = ["Recipe", "changed", "override", "plain", "recipe_of"]
+__all__ = ["SEEN", "Recipe", "changed", "override", "plain", "recipe_of"]
 
+SEEN = "†"  # beside the name of what uses target images
 T = TypeVar("T")
 
 
@@ -78,16 +79,17 @@ class Recipe(Training):
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as dictionaries, lists and numbers: what YAML and JSON can hold. A field that came
-    LATER is left out where it has its default."""
+    """A dataclass as dictionaries, lists and numbers: what YAML and JSON can hold. Without the
+    fields that came LATER where they have their default."""
     if isinstance(value, dict):
         return {key: plain(inside) for key, inside in value.items()}
     if isinstance(value, list | tuple):
         return [plain(inside) for inside in value]
     if not is_dataclass(value):
         return value
-    told = [f for f in fields(value) if "later" not in f.metadata or getattr(value, f.name) != f.default]
-    return {f.name: plain(getattr(value, f.name)) for f in told}
+    tree = {field.name: getattr(value, field.name) for field in fields(value)}
+    late = {field.name: field.default for field in fields(value) if "later" in field.metadata}
+    return {key: plain(of) for key, of in tree.items() if key not in late or of != late[key]}
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:

@@ -119,7 +119,8 @@ class Pretraining:
         if self.fabric.is_global_zero:
             about = {"timm": self.recipe.backbone, "num_features": str(self.width)}
             save_weights(run.backbone, self.method.backbone, about)
-            run.finish(self.result(row, seconds) | {"target_openings": len(read_rows(run.openings))})
+            opened = {"target_openings": len(read_rows(run.openings))}
+            run.finish(self.result(row, seconds) | opened)
 
     @property
     def width(self) -> int:

@@ -31,9 +31,7 @@ CASES = {
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
     "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
     "erm": Case("1x32 none", {"n_classes": 3}),
-    "fixmatch": Case(
-        "1x32 weak + 1x32 none", {"n_classes": 3, "threshold": 0.35, "momentum": 0.9}
-    ),
+    "fixmatch": Case("1x32 weak + 1x32 none", {"n_classes": 3, "threshold": 0.35, "momentum": 0.9}),
 }
 
 
