@@ -131,6 +131,22 @@ def test_a_flat_folder_of_images_is_enough(tmp_path, capsys):
     assert (out / "backbone.safetensors").exists()
 
 
+def test_a_recipe_that_uses_the_target_learns_from_it_and_says_so(tmp_path, capsys):
+    out = tmp_path / "run"
+    words = [*command("digits/swav", out, steps=2, monitor_every=0), "--set", "uses_target=true"]
+    assert main(words) == 0
+    assert [row["why"] for row in read_rows(out / "target_openings.jsonl")] == ["training"]
+    result = json.loads((out / "result.json").read_text())
+    assert result["target_openings"] == 1 and result["recipe"]["uses_target"]
+    cost = capsys.readouterr().err
+    assert "2 steps, 32 images (0 times each)" in cost
+    alone = [word for word in words if word not in ("--targets", "photo")]
+    assert main([*alone, "--force"]) == 2
+    assert "a recipe that uses the target needs one: name it by --targets" in (
+        capsys.readouterr().err
+    )
+
+
 def test_another_recipe_is_refused_by_its_difference(tmp_path, capsys):
     words = command("digits/simclr", tmp_path / "run", steps=1)
     assert main(words) == 0
