@@ -118,7 +118,7 @@ def _one_weak(views: list[Tensor]) -> list[Tensor]:
 
 
 @full_precision
-def classify(linear: nn.Linear, encoded: Tensor) -> Tensor:
+def classify(linear: nn.Module, encoded: Tensor) -> Tensor:
     return linear(encoded)
 
 

@@ -199,9 +199,9 @@ def lines_of(layout: Layout, ask: Ask) -> list[Line]:
 def _all_lines(recipes: dict[str, Recipe], styles: Sequence[str]) -> Iterable[Line]:
     yield Line("erm", "none")
     for name, recipe in recipes.items():
-        more = {} if name == recipe.method else {"recipe": name}
+        own = "" if name == recipe.method else name
         for style in styles or (STYLES if recipe.style == "bss" else (recipe.style,)):
-            yield Line(recipe.method, style, uses_target=recipe.uses_target, **more)
+            yield Line(recipe.method, style, recipe=own, uses_target=recipe.uses_target)
 
 
 def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequence[str]) -> Recipe:
