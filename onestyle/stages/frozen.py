@@ -69,7 +69,7 @@ def open_untrained(recipe: Recipe, seed: int) -> Frozen:
     options = {"init": recipe.init, "options": recipe.backbone_options}
     network = make_backbone(recipe.backbone, recipe.view_size, **options)
     init = recipe.init if recipe.init in ("random", "timm") else "file"
-    about = {"timm": recipe.backbone, "init": init}
+    about = {"timm": recipe.backbone, "init": init, "own": True}  # the recipe's, not one named
     return Frozen(_still(network), recipe.backbone, recipe.view_size, about)
 
 

@@ -231,6 +231,8 @@ def _checked(layout: Layout, ask: Ask) -> Ask:
         name = setting.partition("=")[0].strip()
         if name in _OPTIONS:
             raise ValueError(f"--set {setting}: that is what {_OPTIONS[name]} is for")
+        if name == "uses_target":
+            raise ValueError(f"--set {setting}: rows that use the target have recipes of their own")
         if name == "batch_size" and layout.over == "batch sizes":
             raise ValueError(f"--set {setting}: the table varies it")
     for setting in ask.evaluation:

@@ -129,7 +129,7 @@ def test_a_recipe_of_labels_leaves_what_erm_does(tmp_path, capsys):
     assert main(words) == 0
     result = read_evaluation(tmp_path / "a").result
     assert (result["stage"], result["recipe"]["method"]) == ("finetune", "fixmatch")
-    assert result["network"] == {"timm": "test_resnet", "init": "random"}
+    assert result["network"] == {"timm": "test_resnet", "init": "random", "own": True}
     assert result["training"]["optimizer"] == "sgd" and result["training"]["steps"] == 2
     assert [group["style"] for group in result["views"]["groups"]] == ["weak"]  # of labelled ones
     assert result["target_openings"] == 1

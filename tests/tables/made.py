@@ -40,7 +40,7 @@ def evaluated(folder, stage, job, percents, hits, n=100, n_seeds=None):
         parts[f"target/{target}"] = _part(right, size)
     network, own = {"timm": job.recipe.backbone, "init": "random"}, {}
     if job.has_recipe and not job.pretrained:
-        own = {"recipe": plain(job.recipe)}
+        network, own = network | {"own": True}, {"recipe": plain(job.recipe)}
     if job.pretrained:
         network = {"config_hash": Run(folder.parent, {}).read_result()["config_hash"]}
     about = {"store": job.recipe.data, "n": 1000, "size": 96, "pixels_sha256": "ab"}

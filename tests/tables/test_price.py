@@ -51,8 +51,9 @@ def test_fine_tuning_is_priced_by_its_images(priced):
 
 
 def test_what_learns_from_labels_is_tried_on_both_streams_and_no_target(tmp_path):
-    settings = ("batch_size=16", "labelled_batch_size=4", "steps=4", "uses_target=true")
+    settings = ("batch_size=16", "labelled_batch_size=4", "steps=4")
     (job,) = jobs_of(methods=("fixmatch",), settings=("views=1x16 + 1x16", *settings))
+    job = replace(job, recipe=replace(job.recipe, uses_target=True))
     said, fabric = [], make_fabric("32-true", accelerator="cpu")
     pricing = Pricing("digits", collect(tmp_path, [job]), fabric, said.append)
     price = pricing.of(job)

@@ -155,6 +155,16 @@ def test_rows_that_use_the_target_are_asked_for_and_found(tmp_path):
     assert any(line.startswith("FixMatch: the whole network") for line in table.remarks)
 
 
+def test_a_recipe_of_labels_on_another_network_is_no_cell(tmp_path):
+    (job,) = jobs_of(methods=("fixmatch",), targets=("sketch",))
+    folder = made(tmp_path, job, hits)
+    assert collect(tmp_path, [job]).of(job)
+    result = json.loads((folder / "result.json").read_text())
+    del result["network"]["own"]
+    (folder / "result.json").write_text(json.dumps(result))
+    assert collect(tmp_path, [job]).of(job) is None
+
+
 def test_a_flag_tells_two_runs_apart(tmp_path):
     (job,) = jobs_of(methods=("swav",), styles=("bss",), targets=("sketch",))
     seen = replace(job, recipe=replace(job.recipe, uses_target=True))

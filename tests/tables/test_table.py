@@ -247,6 +247,11 @@ WRONG = {
     "the table pacs is of pacs, the recipes digits of digits": ["pacs", "--recipes", "digits"],
     "--set seed=3: that is what --seeds is for": ["digits", "--set", "seed=3"],
     "there is no field 'stepps'; did you mean steps": ["digits", "--set", "stepps=3"],
+    "rows that use the target have recipes of their own": [
+        "digits",
+        "--set",
+        "uses_target=true",
+    ],
     "the table varies it": ["batch-size", "--set", "batch_size=3"],
     "no setting of evaluations 'warmup'": ["digits", "--probe-set", "warmup=1"],
     "digits is a store of digits, the table is of pacs": ["pacs", "--data", "digits"],
