@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -13,7 +13,11 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from onestyle.methods.base import MakeOptimizer, Method
 
-__all__ = ["LARS", "Training", "maker", "set_lr"]
+__all__ = ["LARS", "LATER", "Training", "maker", "set_lr"]
+
+# A field that came when there were runs already: it is written down where it is not its default, so
+# that the runs before it keep their words and their hashes.
+LATER = {"later": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,9 @@ class Training:
     betas: tuple[float, float] = (0.9, 0.999)  # Adam and AdamW
     warmup: float = 0.05  # share of the steps in which the rate rises to lr
     final_lr: float = 0.0  # where the cosine ends, over lr
+    schedule: Literal["cosine", "seven-sixteenths", "power"] = field(  # see `rate`
+        default="cosine", metadata=LATER
+    )
     clip: float | None = None  # largest norm of the gradient
     precision: Literal["bf16-mixed", "16-mixed", "32-true", "64-true"] = "bf16-mixed"
     seed: int = 0  # of the pretraining: weights, batches, views
@@ -53,11 +60,17 @@ class Training:
             raise ValueError(f"{name} must be {legal}, got {getattr(self, name)!r}")
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step over `lr`: a straight line up, then a cosine down."""
+        """The learning rate of a step over `lr`: a straight line up, then, with the share t of the
+        steps that is done, a cosine down to final_lr; or cos(7 pi t / 16), FixMatch's; or
+        (1 + 10 t)^-0.75, that of WILDS for it."""
         warm = round(self.warmup * self.steps)
         if step < warm:
             return (step + 1) / warm
         done = (step - warm) / max(1, self.steps - warm)
+        if self.schedule == "seven-sixteenths":
+            return math.cos(7 * math.pi * done / 16)
+        if self.schedule == "power":
+            return (1 + 10 * done) ** -0.75
         return self.final_lr + (1 - self.final_lr) * (1 + math.cos(math.pi * done)) / 2
 
 

@@ -8,6 +8,7 @@ runs/NAME/recipe.yaml       the resolved recipe, the data, the protocol
           tuned.safetensors            what fine-tuning begins with, where that is more
           result.json
           store.txt         where the images lie on this machine
+          target_openings.jsonl        a row each time that images of a target were opened
           probe/, ...       what was made of the backbone, each with its result.json
 """
 
@@ -36,6 +37,7 @@ from onestyle.data.store import Store
 from onestyle.recipes import Recipe, recipe_of
 
 __all__ = [
+    "OPENINGS",
     "InUse",
     "Run",
     "config_hash",
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 FORMAT = 1
+OPENINGS = "target_openings.jsonl"
 
 
 def config_hash(config: dict) -> str:
@@ -71,6 +74,10 @@ class Run:
     @property
     def result(self) -> Path:
         return self.path / "result.json"
+
+    @property
+    def openings(self) -> Path:
+        return self.path / OPENINGS
 
     @property
     def backbone(self) -> Path:

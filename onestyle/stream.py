@@ -30,7 +30,8 @@ class Stream:
     """Batches of one pool, each a function of (seed, step).
 
     `needs` says which labels the batches carry; `labelled` is the second stream, of the few images
-    whose labels may be used. `seconds` adds up the time spent on waiting for images and on views.
+    whose labels may be used. `seconds` adds up the time that both spend on waiting for images and
+    on views.
     """
 
     loader: Loader
@@ -40,6 +41,10 @@ class Stream:
     needs: frozenset[str] = frozenset()
     labelled: Stream | None = None
     seconds: dict[str, float] = field(default_factory=lambda: {"data": 0.0, "views": 0.0})
+
+    def __post_init__(self):
+        if self.labelled:
+            self.labelled.seconds = self.seconds
 
     @property
     def n_views(self) -> int:

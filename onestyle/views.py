@@ -34,6 +34,7 @@ from onestyle.geometry import Geometry, GeometryDraw, cut_out, warp
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SMALL_CROP = (0.05, 0.14)  # SwAV's
+NO_COLOUR = Colour(jitter=0, equalize=0, posterize=0, solarize=0, grayscale=0)
 
 # images (N, C, H, W) in [0, 1], n_views, generator -> (N, V, C, H, W) in [0, 1]
 StyleFunction = Callable[[Tensor, int, Generator], Tensor]
@@ -41,7 +42,8 @@ StyleFunction = Callable[[Tensor, int, Generator], Tensor]
 
 @dataclass(frozen=True)
 class Views:
-    """`n` views of `size` pixels that share a style ("bss", "fa", "none" or any StyleFunction).
+    """`n` views of `size` pixels that share a style ("bss", "fa", "none" or any StyleFunction);
+    "weak" ones have neither style nor colours: a crop and a flip of the image as it is.
 
     `colour_scope` is "batch" (one draw a view, for all images) or "image"; by default it follows
     the style: colours drawn image by image would undo BSS. `scale` is the area of the crop over
@@ -57,8 +59,9 @@ class Views:
     def __post_init__(self):
         if not all(isinstance(count, int) and count >= 1 for count in (self.n, self.size)):
             raise ValueError(f"Views needs whole n >= 1 and size >= 1, got {self.n}x{self.size}")
-        if not (callable(self.style) or self.style in ("bss", "fa", "none")):
-            raise ValueError(f"style must be bss, fa, none or a callable, got {self.style!r}")
+        if not (callable(self.style) or self.style in ("bss", "fa", "none", "weak")):
+            legal = "bss, fa, none, weak or a callable"
+            raise ValueError(f"style must be {legal}, got {self.style!r}")
         if self.colour_scope not in (None, "batch", "image"):
             raise ValueError(f"colour_scope must be batch or image, got {self.colour_scope!r}")
         if callable(self.style) and self.colour_scope is None:
@@ -164,7 +167,7 @@ class ViewPlan:
             elif callable(views.style):
                 style = int(torch.randint(2**62, (), generator=generator, device=device))
             geometry = self._geometry_of(views).draw(n_images, views.n, generator)
-            colour = self.colour.draw(n_images, views.n, views.scope, generator)
+            colour = self._colour_of(views).draw(n_images, views.n, views.scope, generator)
             draws.append(ViewsDraw(style, geometry, colour))
         return draws
 
@@ -214,7 +217,7 @@ class ViewPlan:
         mean, std = (x.new_tensor(three)[:, None, None] for three in (self.mean, self.std))
         for v, view in enumerate(out):
             colour = draw.colour.of(slice(None), slice(v, v + 1))
-            coloured = self.colour.apply(view[:, None], colour)[:, 0]
+            coloured = self._colour_of(views).apply(view[:, None], colour)[:, 0]
             torch.addcmul(-mean / std, coloured, 1 / std, out=view)
             cut_out(view, cutout[:, v])
         return out
@@ -241,7 +244,11 @@ class ViewPlan:
             yield from ((block, plain[block]) for block in blocks(x, views.n))
 
     def _geometry_of(self, views: Views) -> Geometry:
-        return replace(self.geometry, scale=views.scale or self.geometry.scale)
+        weaker = {"rotation": 0.0, "cutout": 0.0} if views.style == "weak" else {}
+        return replace(self.geometry, scale=views.scale or self.geometry.scale, **weaker)
+
+    def _colour_of(self, views: Views) -> Colour:
+        return NO_COLOUR if views.style == "weak" else self.colour
 
     @property
     def _bss(self) -> BatchStylesStandardization:

@@ -56,6 +56,14 @@ def test_only_matrices_are_decayed_and_adapted(kind):
         assert decayed["adapt"] and not apart["adapt"]
 
 
+def test_rates_of_other_schedules():
+    sixteenths = Training(steps=160, warmup=0.0, schedule="seven-sixteenths")
+    power = Training(steps=100, warmup=0.5, schedule="power")
+    assert [sixteenths.rate(0), power.rate(50)] == [1, 1] and power.rate(24) == 0.5
+    assert sixteenths.rate(80) == pytest.approx(math.cos(7 * math.pi / 32))
+    assert power.rate(75) == pytest.approx(6**-0.75)
+
+
 def test_rates_rise_in_a_line_and_fall_as_a_cosine():
     training = Training(steps=100, warmup=0.1, final_lr=0.2)
     rates = [training.rate(step) for step in range(100)]

@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 from onestyle.checkpoint import load
 from onestyle.cli import main
+from onestyle.methods import method_named
 from onestyle.methods.base import Batch, Method
 from onestyle.optim import Training
 from onestyle.recipes import RECIPES, override, recipe_named
@@ -68,7 +69,12 @@ def interrupted(words, path, step, number):
     return process.exitcode
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("digits/")])
+UNLABELLED = [
+    name for name, recipe in RECIPES.items() if "label" not in method_named(recipe.method).needs
+]
+
+
+@pytest.mark.parametrize("name", [name for name in UNLABELLED if name.startswith("digits/")])
 def test_killed_and_resumed_it_ends_with_the_same_bits(name, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert start(main, command(name, whole)).wait() == 0
@@ -142,6 +148,22 @@ def test_features_that_know_class_and_domain_have_the_best_k_nn_accuracy(monkeyp
     assert found["val_knn"] == 1
     assert found["val_across"] < 0.2  # such features know nothing across
     assert found["val_purity"] < 0.5  # of 20 neighbours: 4 of its kind, the others by lot
+
+
+def test_a_recipe_that_uses_the_target_learns_from_it_and_says_so(tmp_path, capsys):
+    out = tmp_path / "run"
+    words = [*command("digits/swav", out, steps=2, monitor_every=0), "--set", "uses_target=true"]
+    assert main(words) == 0
+    assert [row["why"] for row in read_rows(out / "target_openings.jsonl")] == ["training"]
+    result = json.loads((out / "result.json").read_text())
+    assert result["target_openings"] == 1 and result["recipe"]["uses_target"]
+    cost = capsys.readouterr().err
+    assert "2 steps, 32 images (0 times each)" in cost
+    alone = [word for word in words if word not in ("--targets", "photo")]
+    assert main([*alone, "--force"]) == 2
+    assert "a recipe that uses the target needs one: name it by --targets" in (
+        capsys.readouterr().err
+    )
 
 
 def test_another_recipe_is_refused_by_its_difference(tmp_path, capsys):

@@ -66,6 +66,20 @@ def test_without_geometry_and_colour_a_plan_is_the_style_alone(style):
     assert_close(views, styled.transpose(0, 1), rtol=0, atol=2e-5)
 
 
+def test_weak_views_are_a_crop_and_a_flip():
+    """Whatever the plan's geometry and colour do to others."""
+    options = {"geometry": Geometry(scale=(1, 1), aspect=(1, 1), rotation=1, cutout=1)}
+    plan = ViewPlan.parse("2x16 weak + 1x16 none", **options, mean=(0, 0, 0), std=(1, 1, 1))
+    images = torch.rand(5, 3, 16, 16)
+    weak, strong = plan(images, torch.Generator().manual_seed(0))
+    for view in weak:
+        for image, seen in zip(images, view, strict=True):
+            flipped = [(seen - other).abs().max() < 1e-5 for other in (image, image.flip(-1))]
+            assert any(flipped)
+    assert (strong - images).abs().max() > 0.1
+    assert [group.scope for group in plan.groups] == ["image", "image"]
+
+
 def test_order_is_style_geometry_colour_mean_and_std_cutout():
     images = batch()
     colour = Colour(posterize=1, bits=2, jitter=1, solarize=1, blur=1, sigma=(10.0, 20.0))

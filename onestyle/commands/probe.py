@@ -21,10 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def network_arguments(parser: argparse.ArgumentParser) -> None:
+def network_arguments(parser: argparse.ArgumentParser, **options) -> None:
     """What is evaluated, on which images, how often."""
     add = parser.add_argument
-    add("network", metavar="NETWORK", help="a RUN's folder, timm:NAME, random:NAME or a file")
+    what = "a RUN's folder, timm:NAME, random:NAME or a file"
+    add("network", metavar="NETWORK", help=what, **options)
     add("--data", metavar="STORE", help="a packed store, or digits (a run's own)")
     add("--targets", nargs="+", default=[], metavar="NAME", help="the unseen domains (a run's own)")
     add("--sources", nargs="+", default=[], metavar="NAME", help="by default all others")

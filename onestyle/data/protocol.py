@@ -5,6 +5,10 @@
     few = Pool(store, split.labelled(5))     # 5% of it, with labels
     test = split.open_target(store, "sketch", log=run / "target_openings.jsonl")
 
+A recipe that says `uses_target` learns, without labels, from target images: by one door,
+`split.unlabelled(store, uses_target=True)`, whose images cannot be read before `open(log)` has
+written that they are.
+
 Rows of a domain and class are put into an order that depends on the seed and their names alone
 (SHA-256, no generator of random numbers). Of n, the first floor(9 n / 10) are train, the rest
 source validation; of the train rows, in an order of the label draw, the first ceil(p n / 100) are
@@ -22,7 +26,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +34,16 @@ from numpy.typing import NDArray
 from onestyle.data.store import Store, Table
 from onestyle.names import instead
 
-__all__ = ["FRACTIONS", "WHY", "Images", "Pool", "Split", "TargetPool", "make_split"]
+__all__ = [
+    "FRACTIONS",
+    "WHY",
+    "Images",
+    "Pool",
+    "Split",
+    "TargetPool",
+    "UnlabelledTargets",
+    "make_split",
+]
 
 FRACTIONS = (1, 5, 10, 100)  # percent
 WHY = ("evaluation", "analysis", "oracle")  # what target images are opened for, never training
@@ -90,6 +103,32 @@ class TargetPool(Pool):
     """Target images: no loader takes them."""
 
 
+class UnlabelledTargets(Pool):
+    """Target images for a recipe that says `uses_target`: closed until their opening is logged, and
+    without anything that tells their classes."""
+
+    _is_open = False
+
+    def open(self, log: Path, why: Literal["training", "analysis"] = "training") -> None:
+        """From now on images can be read; a line of `log` for each target."""
+        for number in np.unique(self.domains):
+            _log_opening(log, self._store.table.domains[number], why)
+        self._is_open = True
+
+    def images(self, places: Sequence[int] | NDArray[np.integer]) -> NDArray[np.uint8]:
+        if not self._is_open:
+            raise ValueError("target images cannot be read before `open` has logged it")
+        return super().images(places)
+
+    @property
+    def labels(self) -> NDArray[np.int32]:
+        raise ValueError("labels of target images are for evaluation alone")
+
+    @property
+    def paths(self) -> list[str]:
+        raise ValueError("names of target images may tell their classes")
+
+
 @dataclass(frozen=True)
 class Split:
     """Rows of one division of a store, sorted; the seed of the labels is `draw`."""
@@ -138,8 +177,8 @@ class Split:
     ) -> TargetPool:
         """The images of a target domain; each opening is a line of `log`.
 
-        The only way to them: training is given pools of rows of its own, and its loader takes no
-        TargetPool.
+        The only way to them and their labels: training is given pools of rows of its own, and its
+        loader takes no TargetPool.
         """
         if name not in self._target_rows:
             raise ValueError(f"{name!r} is not a target; the targets are {', '.join(self.targets)}")
@@ -149,10 +188,17 @@ class Split:
             raise ValueError(f"each opening of target images is counted: log is a file, not {log}")
         if store.table.path != self._table.path:
             raise ValueError(f"{store.name} is not the store that was split")
-        opening = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "target": name, "why": why}
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(opening) + "\n")
+        _log_opening(log, name, why)
         return TargetPool(store, self._target_rows[name])
+
+    def unlabelled(self, store: Store, *, uses_target: bool = False) -> Pool:
+        """What a training may learn from without labels: the sources' train images or, for a recipe
+        that says so, the images of all targets in their place."""
+        if not uses_target:
+            return Pool(store, self.train)
+        if not self.targets:
+            raise ValueError("a recipe that uses the target needs one: name it by --targets")
+        return UnlabelledTargets(store, np.sort(np.concatenate([*self._target_rows.values()])))
 
     @property
     def hash(self) -> str:
@@ -198,6 +244,12 @@ def make_split(
         raise ValueError(f"no image to train on in {where}: each class needs two or more")
     shown = {name: _test_rows(_of(table, name), split) for name in targets}
     return Split(sources, targets, draw, train, val, table, shown)
+
+
+def _log_opening(log: Path, name: str, why: str) -> None:
+    opening = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "target": name, "why": why}
+    with log.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(opening) + "\n")
 
 
 def _divide(table: Table, rows: Rows, split: NDArray, salt: str) -> tuple[Rows, Rows]:

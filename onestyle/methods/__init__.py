@@ -20,6 +20,7 @@ METHODS = {
     "mae": "onestyle.methods.mae:MAE",
     "darling": "onestyle.methods.darling:DARLING",
     "erm": "onestyle.methods.erm:ERM",
+    "fixmatch": "onestyle.methods.fixmatch:FixMatch",
 }
 
 

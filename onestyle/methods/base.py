@@ -23,9 +23,10 @@ class Batch:
     """One process's share of a step's batch, as far as a method may see it: n of N images.
 
     views: for each group of the plan (V, n, 3, s, s), normalised. places (n,): where the images lie
-    in the pool, equal for the same image. domain (n,): for methods that need "domain". labelled:
-    the second stream, with a label (n',) and nothing outside the drawn fraction, for methods that
-    need "label".
+    in the pool, equal for the same image. domain (n,): for methods that need "domain". label (n,):
+    for methods that need "label", whose images are those of the drawn fraction alone. A method that
+    needs "unlabelled" ones as well gets those, without label, and in labelled the second stream,
+    of n' images of the fraction.
     """
 
     views: list[Tensor]
@@ -46,7 +47,8 @@ class Batch:
 class Method(nn.Module):
     """A loss of views, the networks it trains, and the one that is kept: the backbone."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()  # of {"label", "domain"}: the loop withholds both
+    # Of {"label", "domain"}, which the loop withholds, and, beside "label", "unlabelled".
+    needs: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, backbone: nn.Module):
         super().__init__()
@@ -82,6 +84,10 @@ class Method(nn.Module):
         """What fine-tuning begins with, (n, 3, s, s) -> (n, num_features): the backbone, unless
         layers after it are worth keeping too. Everything else looks at the backbone."""
         return self.backbone
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(n, 3, s, s), normalised -> (n, C), for evaluation: of methods that learn from labels."""
+        raise NotImplementedError  # abstract
 
     def embeddings(self, batch: Batch) -> Tensor:
         """What the loss compares of each view, unit (V, n, D); by default the view's features."""

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from onestyle.names import instead
 from onestyle.recipes import camelyon17, digits, domainnet, pacs, pacs_small
-from onestyle.recipes.recipe import Recipe, changed, override, plain, recipe_of
+from onestyle.recipes.recipe import SEEN, Recipe, changed, override, plain, recipe_of
 
-__all__ = ["RECIPES", "Recipe", "changed", "override", "plain", "recipe_named", "recipe_of"]
+__all__ = [
+    "RECIPES",
+    "SEEN",
+    "Recipe",
+    "changed",
+    "override",
+    "plain",
+    "recipe_named",
+    "recipe_of",
+]
 
 RECIPES = {
     f"{folder}/{name}": recipe

@@ -4,6 +4,7 @@ onestyle pretrain camelyon17/simclr --data stores/camelyon17 --targets hospital_
 """
 
 from dataclasses import replace
+from typing import Any
 
 from onestyle.colour import Colour
 from onestyle.geometry import Geometry
@@ -26,6 +27,34 @@ VIT = "vit_small_patch8_224"
 CROP = {"geometry": replace(TISSUE, scale=(0.2, 1.0), cutout=0)}
 SMALLER = {"geometry": replace(TISSUE, scale=(0.08, 1.0), cutout=0)}  # crops of SimCLR and BYOL
 MOCO = pacs.MOCO | CROP
+
+# The two rows that use the target are of the WILDS challenge: its networks, optimisers and numbers
+# of steps (10 epochs of the labelled images; 400 of the targets'), its FixMatch without a teacher.
+FIXMATCH: dict[str, Any] = pacs.FIXMATCH | {
+    "options": {"threshold": 0.7, "momentum": 0.0},
+    "geometry": replace(TISSUE, scale=(1, 1), aspect=(1, 1), cutout=1.0, cutout_side=(0.05, 0.5)),
+    "colour": Colour(),
+    "steps": 94_500,
+    "batch_size": 32,
+    "labelled_batch_size": 32,
+    "nesterov": False,
+    "lr": 1e-3,
+    "weight_decay": 0.01,
+    "schedule": "power",
+}
+SWAV: dict[str, Any] = {
+    "method": "swav",
+    "style": "none",
+    "options": {"prototypes": 20, "epsilon": 0.03, "freeze_steps": 5005},
+    "colour": replace(Colour.only_jitter(), grayscale=0.2),
+    "geometry": Geometry(rotation=0.0, cutout=0.0),
+    "steps": 71_400,
+    "batch_size": 672,
+    "lr": 4.8 * 672 / 4096,
+    "final_lr": 0.001,
+    "warmup": 0.0,
+}
+TARGET: dict[str, Any] = {"uses_target": True, "backbone": "densenet121"}
 
 RECIPES = {
     "simclr": SIMCLR,
@@ -53,4 +82,6 @@ RECIPES = {
         options={"negatives": 21760},
     ),
     "mae": replace(SIMCLR, **pacs.MAE, views="1x96", backbone=VIT),
+    "fixmatch": replace(SIMCLR, **FIXMATCH, **TARGET, views="1x96 + 1x96"),
+    "swav-target": replace(SIMCLR, **SWAV, **TARGET, views="2x96 0.14..1 + 4x96 0.14..1"),
 }

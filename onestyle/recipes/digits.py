@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from onestyle.geometry import Geometry
+from onestyle.recipes import pacs
 from onestyle.recipes.recipe import Recipe
 
 # A digit's mirror image is no digit, and a seventh of one is none either.
@@ -36,6 +37,13 @@ SOON = {"momentum": 0.9}
 SWAV = {"prototypes": 64, "freeze_steps": 50}
 BYOL = {"dim": 64, "hidden_dim": 256, "momentum": 0.99}
 DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
+FIXMATCH = pacs.FIXMATCH | {
+    "geometry": Geometry(scale=(0.7, 1.0), horizontal_flip=0.0, cutout=1.0),
+    "options": {"momentum": 0.99},
+    "steps": 500,
+    "batch_size": 112,
+    "labelled_batch_size": 16,
+}
 
 RECIPES = {
     "simclr": SIMCLR,
@@ -66,4 +74,5 @@ RECIPES = {
         options={"negatives": 256, **SOON},
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
+    "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x32 + 1x32"),
 }

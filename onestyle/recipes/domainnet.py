@@ -23,4 +23,5 @@ RECIPES = {
     "adco": replace(SIMCLR, **ADCO, views="2x224", options={"negatives": 4096}),
     "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 2048}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
+    "fixmatch": replace(SIMCLR, **pacs.FIXMATCH, views="1x224 + 1x224"),
 }

@@ -62,6 +62,22 @@ MAE: dict[str, Any] = {
     "weight_decay": 0.05,
     "betas": (0.9, 0.95),
 }
+# Learns from labels. The weak view of FixMatch's paper is shifted where this one is cropped; in the
+# place of RandAugment stand our colours and rotation; its cutout is not left to chance.
+FIXMATCH: dict[str, Any] = {
+    "method": "fixmatch",
+    "style": "none",
+    "geometry": Geometry(scale=(0.7, 1.0), cutout=1.0),
+    "steps": 10_000,
+    "batch_size": 448,
+    "labelled_batch_size": 64,
+    "optimizer": "sgd",
+    "nesterov": True,
+    "lr": 0.03,
+    "weight_decay": 5e-4,
+    "warmup": 0.0,
+    "schedule": "seven-sixteenths",
+}
 
 RECIPES = {
     "simclr": SIMCLR,
@@ -75,4 +91,5 @@ RECIPES = {
     # 1,280 a domain: no more than the smallest one has images to fill them with.
     "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 1280}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
+    "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x224 + 1x224"),
 }

@@ -41,4 +41,9 @@ RECIPES = {
     "mocov2": replace(SIMCLR, **brought(pacs.MOCO), views="2x64", options={"queue_size": 2560}),
     "adco": replace(SIMCLR, **brought(pacs.ADCO), views="2x64", options={"negatives": 4096}),
     "darling": replace(SIMCLR, **brought(pacs.DARLING), views="2x64", options={"negatives": 1280}),
+    "fixmatch": replace(
+        SIMCLR,
+        **pacs.FIXMATCH | {"steps": 2000, "batch_size": 112, "labelled_batch_size": 16},
+        views="1x64 + 1x64",
+    ),
 }

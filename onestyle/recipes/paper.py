@@ -43,6 +43,10 @@ class PaperRow:
         """Our name: mocov2."""
         return self.label.lower().replace(" ", "")
 
+    @property
+    def uses_target(self) -> bool:
+        return self.mark == "†"
+
 
 @dataclass(frozen=True)
 class PaperTable:
@@ -61,12 +65,14 @@ class PaperTable:
     def columns(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(column for row in self.rows for _, column in row.accuracy))
 
-    def row(self, method: str, style: str, colour_scope: str = "") -> PaperRow | None:
-        """The row to set ours beside: never one that has seen the target."""
-        scope = colour_scope or _usual_scope(style)
+    def row(
+        self, method: str, style: str, colour_scope: str = "", *, uses_target: bool = False
+    ) -> PaperRow | None:
+        """The row to set ours beside: what has seen the target stands by itself."""
+        wanted = method, style, colour_scope or _usual_scope(style), uses_target
         for row in self.rows:
-            if (row.method, row.style, row.colour_scope) == (method, style, scope):
-                return None if row.mark == "†" else row
+            if (row.method, row.style, row.colour_scope, row.uses_target) == wanted:
+                return row
         return None
 
 

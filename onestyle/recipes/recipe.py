@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import yaml
@@ -16,11 +16,12 @@ from onestyle.colour import Colour
 from onestyle.geometry import Geometry
 from onestyle.methods import Method, method_named
 from onestyle.names import instead
-from onestyle.optim import Training
+from onestyle.optim import LATER, Training
 from onestyle.views import ViewPlan
 
-__all__ = ["Recipe", "changed", "override", "plain", "recipe_of"]
+__all__ = ["SEEN", "Recipe", "changed", "override", "plain", "recipe_of"]
 
+SEEN = "†"  # beside the name of what uses target images
 T = TypeVar("T")
 
 
@@ -45,9 +46,12 @@ class Recipe(Training):
     geometry: Geometry = field(default_factory=Geometry)
     colour: Colour = field(default_factory=Colour)
     balance: bool = False  # equally many images of every domain in a batch
+    labelled_batch_size: int = field(default=64, metadata=LATER)  # of methods with both streams
+    uses_target: bool = field(default=False, metadata=LATER)  # learns from unlabelled target images
 
     def __post_init__(self):
         super().__post_init__()
+        self._require(self.labelled_batch_size >= 1, "labelled_batch_size", "at least 1")
         self.plan()  # refuses wrong views and ratios now
         check_options(self.method, self.options)
 
@@ -75,12 +79,17 @@ class Recipe(Training):
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as dictionaries, lists and numbers: what YAML and JSON can hold."""
+    """A dataclass as dictionaries, lists and numbers: what YAML and JSON can hold. Without the
+    fields that came LATER where they have their default."""
     if isinstance(value, dict):
         return {key: plain(inside) for key, inside in value.items()}
     if isinstance(value, list | tuple):
         return [plain(inside) for inside in value]
-    return plain(asdict(value)) if hasattr(value, "__dataclass_fields__") else value
+    if not is_dataclass(value):
+        return value
+    tree = {field.name: getattr(value, field.name) for field in fields(value)}
+    late = {field.name: field.default for field in fields(value) if "later" in field.metadata}
+    return {key: plain(of) for key, of in tree.items() if key not in late or of != late[key]}
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:

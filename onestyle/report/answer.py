@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from onestyle.recipes import SEEN
 from onestyle.report.charts import Bar, bars
 from onestyle.report.escape import html
 from onestyle.report.groups import Group, Score, budget_of, chance_of, percents_of, score
@@ -74,8 +75,10 @@ def _question(groups: Sequence[Group]) -> str:
     targets = data["targets"]
     if not targets:
         return f"How well does a network that saw no labels recognise {html(data['store'])}?"
-    unseen = html(_and(targets))
-    return f"How well does a network recognise <mark>{unseen}</mark>, which it has never seen?"
+    unseen, but = html(_and(targets)), ""
+    if any(group.recipe.uses_target for group in groups):
+        but = f" (but for {SEEN}, which saw its images without their labels)"
+    return f"How well does a network recognise <mark>{unseen}</mark>, which it has never seen{but}?"
 
 
 def _sentence(groups: Sequence[Group], top: Headline) -> str:

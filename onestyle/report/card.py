@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from onestyle.progress import clock
+from onestyle.recipes import SEEN
 from onestyle.report.escape import markdown
 
 if TYPE_CHECKING:
@@ -45,12 +46,12 @@ def card(frozen: Frozen, library: str, lines: str, check: Check) -> str:
     recipe = {name: value for name, value in run.config["recipe"].items() if name != "seed"}
     blocks = [
         f"---\n{yaml.safe_dump(head, sort_keys=False)}---",
-        f"# {markdown(run.path.resolve().name)}",
+        f"# {markdown(run.path.resolve().name)}{SEEN if run.recipe.uses_target else ''}",
         _what(frozen, result),
         f"```python\n{lines}```",
         f"These lines, run in this folder, were checked: {markdown(str(check))}.",
         "## Data",
-        _table(_data(result["data"])),
+        _table(_data(result["data"], uses_target=run.recipe.uses_target)),
         "## Budget",
         _table(_budget(result)),
         "## Recipe",
@@ -66,20 +67,24 @@ def _what(frozen: Frozen, result: Mapping[str, Any]) -> str:
     how = style.get(recipe["style"], "no style augmentation")
     begun = {"random": "random weights", "timm": "timm's pretrained weights"}
     begun = begun.get(recipe["init"], "weights of a file")
+    targets = _names(data["targets"], "no domain")
+    held = f"images of {targets} were held back."
+    if frozen.run and frozen.run.recipe.uses_target:
+        held = f"these were images of {targets}, without their labels ({SEEN})."
     return (
         f"{markdown(frozen.timm)} of timm, {result['parameters'] / 1e6:.1f} million parameters: "
         f"{frozen.width} features of an image of {frozen.size} x {frozen.size} pixels, no "
         f"classifier. Pretrained without labels from {begun} by {markdown(recipe['method'])} with "
-        f"{how} on {markdown(data['store'])}; images of {_names(data['targets'], 'no domain')} "
-        "were held back."
+        f"{how} on {markdown(data['store'])}; {held}"
     )
 
 
-def _data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _data(data: Mapping[str, Any], *, uses_target: bool) -> list[tuple[str, str]]:
+    targets = f"seen without labels {SEEN}" if uses_target else "never seen"
     return [
         ("store", f"{data['store']}, {data['n']:,} images of {data['size']} px"),
         ("sources", ", ".join(data["sources"]) or "not named"),
-        ("never seen", ", ".join(data["targets"]) or "none"),
+        (targets, ", ".join(data["targets"]) or "none"),
         ("split", data["split"]),
         *([("pixels (SHA-256)", data["pixels_sha256"])] if "pixels_sha256" in data else []),
     ]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from onestyle.analysis.drawing import looks_of
 from onestyle.methods import method_named
-from onestyle.recipes import Recipe, plain
+from onestyle.recipes import SEEN, Recipe, plain
 from onestyle.run import Run, read_run
 from onestyle.stages.evaluation import read_evaluation
 
@@ -192,6 +192,10 @@ def _names(recipes: Sequence[Recipe]) -> list[str]:
     names = [STYLES[recipe.style] for recipe in recipes]
     if len({*methods}) > 1:
         names = [f"{method}, {name}" for method, name in zip(methods, names, strict=True)]
+    names = [
+        name + (SEEN if recipe.uses_target else "")
+        for name, recipe in zip(names, recipes, strict=True)
+    ]
     return [
         f"{name}, {_difference(recipe, recipes)}" if names.count(name) > 1 else name
         for name, recipe in zip(names, recipes, strict=True)
@@ -202,5 +206,5 @@ def _difference(recipe: Recipe, recipes: Sequence[Recipe]) -> str:
     """The fields in which recipes of the same method and style differ, with this one's values."""
     alike = [_kind(r) for r in recipes if (r.method, r.style) == (recipe.method, recipe.style)]
     mine = _kind(recipe)
-    differ = [key for key in mine if any(other[key] != mine[key] for other in alike)]
+    differ = [key for key in mine if any(other.get(key) != mine[key] for other in alike)]
     return ", ".join(f"{key} {mine[key]}" for key in differ)

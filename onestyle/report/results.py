@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onestyle.recipes import SEEN
 from onestyle.report.groups import Group, chance_of, percents_of, score
 from onestyle.report.tables import Cell, Row, Table
 
@@ -33,6 +34,8 @@ def results_table(groups: Sequence[Group]) -> Table:
     remarks = tuple(f"{name}: the seeds of {what} varied." for name, what in varied.items())
     if len({*varied.values()}) == 1:
         remarks = (f"The seeds of {next(iter(varied.values()))} varied.",)
+    if any(group.recipe.uses_target for group in groups):
+        remarks += (f"{SEEN}: learned from images of the targets without their labels.",)
     return Table(
         f"Linear probes on {data['store']}",
         tuple(map(_column, percents)),

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from onestyle.recipes import SEEN
 from onestyle.stages.evaluation import Evaluation
 
 __all__ = ["print_evaluation"]
@@ -40,6 +41,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
     for name, classes in result["missing"].items():
         console.print(Text(f"{name}: no image of {', '.join(classes)}"))
     console.print(f"target images were opened {result['target_openings']} times so far")
+    if _recipe(result).get("uses_target"):
+        console.print(f"{SEEN}: learned from images of the targets without their labels")
 
 
 def _title(result: Mapping[str, Any]) -> str:
@@ -48,9 +51,16 @@ def _title(result: Mapping[str, Any]) -> str:
     varied = " and ".join(result["varied"]).replace("labels", "labels (below 100%)")
     n = max(summary["val"]["n"] for summary in result["summary"].values())
     spread = f"mean ± std, n = {n}, {varied} varied" if n > 1 else "n = 1"
+    name += SEEN if _recipe(result).get("uses_target") else ""
     words = [f"{name} on {result['data']['store']}", STAGES[result["stage"]]]
+    words += [f"by {result['recipe']['method']}"] if "recipe" in result else []
     words += [result["selector"]] if result["selector"] != "none" else []
     return f"{', '.join(words)}: {spread}"
+
+
+def _recipe(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """By which labels were learned from, or else that of the pretraining."""
+    return result.get("recipe") or result["network"].get("recipe") or {}
 
 
 def _rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]]]:

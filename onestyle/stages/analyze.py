@@ -80,7 +80,7 @@ def analyze(
 
 def _about(subject: Subject) -> dict[str, Any]:
     run = subject.run
-    opened = len(read_rows(subject.openings))
+    opened = len(read_rows(subject.run.openings))
     known = {key: getattr(run.recipe, key) for key in ("method", "style", "seed", "steps")}
     whence = {"run": run.path.resolve().name, "run_hash": config_hash(run.config)}
     return {**whence, **known, "target_openings": opened}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onestyle.progress import clock
-from onestyle.recipes import Recipe, plain, recipe_named
+from onestyle.recipes import Recipe, recipe_named
 from onestyle.report.groups import (
     STYLES,
     Group,
@@ -83,7 +83,7 @@ def _is_done(folder: Path, recipe: Recipe) -> bool:
     """Whether the run is finished, of this recipe, and probed; another recipe's is not entered."""
     if not (folder / "probe" / "result.json").is_file():
         return False
-    return read_run(folder).config["recipe"] == plain(recipe)
+    return read_run(folder).recipe == recipe
 
 
 def small_table(groups: Sequence[Group], measure: str) -> str:

@@ -135,7 +135,7 @@ def _beside(out: Path) -> list[Path]:
 def _parts(frozen: Frozen, store: Store, split: Split | None) -> list[Part]:
     if frozen.run is None or split is None:
         return [Part("", Pool(store, np.arange(len(store))))]
-    log = frozen.run.path / "target_openings.jsonl"
+    log = frozen.run.openings
     parts = [Part("train", Pool(store, split.train)), Part("val", Pool(store, split.val))]
     opened = [split.open_target(store, name, log=log, why="analysis") for name in split.targets]
     parts += [Part("target", pool) for pool in opened]

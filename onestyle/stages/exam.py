@@ -15,7 +15,7 @@ from torch import Tensor
 from onestyle.data.protocol import Pool, Rows, Split
 from onestyle.data.store import Store
 from onestyle.progress import progress
-from onestyle.run import read_rows
+from onestyle.run import OPENINGS, read_rows
 from onestyle.stages.evaluation import Predicted, check_classes, check_free, open_parts
 from onestyle.stages.frozen import Frozen, open_images
 from onestyle.stages.pretrain import describe_data
@@ -82,9 +82,14 @@ class Exam:
         return len(self.store.table.classes)
 
     @property
+    def log(self) -> Path:
+        """Of openings of target images."""
+        return _log_of(self.frozen, self.folder)
+
+    @property
     def openings(self) -> int:
         """How often target images were opened, this time included."""
-        return len(read_rows(_log_of(self.frozen, self.folder)))
+        return len(read_rows(self.log))
 
     def about(self, stage: str, draws: Sequence[Draw], seeds: Mapping[str, Any]) -> dict[str, Any]:
         """What all results of this exam say."""
@@ -139,7 +144,7 @@ class Exam:
 
 def _log_of(frozen: Frozen, folder: Path) -> Path:
     """Where openings of target images are counted."""
-    return (frozen.run.path if frozen.run else folder) / "target_openings.jsonl"
+    return (frozen.run.path if frozen.run else folder) / OPENINGS
 
 
 def _home(frozen: Frozen, store: Store, split: Split) -> Path:

@@ -16,12 +16,13 @@ from onestyle.data.protocol import Images, Split, make_split
 from onestyle.data.store import Store, open_store
 from onestyle.methods import Method, method_named
 from onestyle.nn.backbone import make_backbone
+from onestyle.recipes import Recipe
 from onestyle.run import Run, read_run
 from onestyle.stages.embed import features
 from onestyle.torchvision_cpu import make_importable
 from onestyle.views import IMAGENET_MEAN, IMAGENET_STD
 
-__all__ = ["Frozen", "open_frozen", "open_images"]
+__all__ = ["Frozen", "open_frozen", "open_images", "open_untrained"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,16 @@ def open_frozen(
     if path.is_dir():
         return _of_run(read_run(path), size, tuned)
     return _of_file(path, backbone, size)
+
+
+def open_untrained(recipe: Recipe, seed: int) -> Frozen:
+    """The network that a recipe begins with."""
+    torch.manual_seed(seed)
+    options = {"init": recipe.init, "options": recipe.backbone_options}
+    network = make_backbone(recipe.backbone, recipe.view_size, **options)
+    init = recipe.init if recipe.init in ("random", "timm") else "file"
+    about = {"timm": recipe.backbone, "init": init, "own": True}  # the recipe's, not one named
+    return Frozen(_still(network), recipe.backbone, recipe.view_size, about)
 
 
 def _of_run(run: Run, size: int | None, tuned: bool) -> Frozen:

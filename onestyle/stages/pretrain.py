@@ -22,13 +22,13 @@ from torch.nn.parallel import DistributedDataParallel
 from onestyle.analysis.neighbours import agreement, knn_accuracy
 from onestyle.checkpoint import save_weights
 from onestyle.data.loader import Loader
-from onestyle.data.protocol import Pool, Split, make_split
+from onestyle.data.protocol import Pool, Split, UnlabelledTargets, make_split
 from onestyle.data.store import Store, open_store
 from onestyle.methods import Method, method_named
 from onestyle.nn.backbone import make_backbone
 from onestyle.progress import clock
 from onestyle.recipes import Recipe, plain
-from onestyle.run import Run, open_run
+from onestyle.run import Run, open_run, read_rows
 from onestyle.stages.embed import features
 from onestyle.stream import Stream
 from onestyle.train import fit, trial
@@ -93,7 +93,7 @@ class Pretraining:
         split = make_split(opened.table, sources=sources, targets=targets)
         method = make_method(recipe, opened, split)
         loader = Loader(
-            Pool(opened, split.train),
+            split.unlabelled(opened, uses_target=recipe.uses_target),
             recipe.batch_size,
             recipe.seed,
             recipe.balance,
@@ -109,6 +109,8 @@ class Pretraining:
         if state and state["step"] == self.recipe.steps and run.result.exists():
             say(f"{run.path} is finished; --force starts it anew")
             return
+        if isinstance(self.stream.loader.pool, UnlabelledTargets):
+            self.stream.loader.pool.open(run.openings)
         say(self.cost(run, state["step"] if state else 0))
         there = _labels(self.watched)
         for name, kinds in LOOKS.items():
@@ -124,7 +126,8 @@ class Pretraining:
             save_weights(run.backbone, self.method.backbone, about)
             if (tuned := self.method.tuned()) is not self.method.backbone:
                 save_weights(run.tuned, tuned, about)
-            run.finish(self.result(row, seconds))
+            opened = {"target_openings": len(read_rows(run.openings))}
+            run.finish(self.result(row, seconds) | opened)
 
     @property
     def width(self) -> int:
@@ -198,7 +201,6 @@ class Pretraining:
             "seconds": round(seconds, 1),
             "devices": self.devices,
             "last": row,
-            "target_openings": 0,
         }
 
     def default_out(self) -> Path:
@@ -268,7 +270,9 @@ def make_method(recipe: Recipe, store: Store, split: Split) -> Method:
     """The recipe's method, as training begins with it."""
     needs = method_named(recipe.method).needs
     if "label" in needs:
-        raise ValueError(f"{recipe.method} learns from labels: onestyle finetune does that")
+        raise ValueError(
+            f"{recipe.method} learns from labels: onestyle finetune does that (--recipe)"
+        )
     n_domains = len(np.unique(store.table.domain[split.train]))
     if "domain" in needs and (not store.table.domains or n_domains < 2):
         raise ValueError(f"{recipe.method} needs images of two domains or more, with their names")

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from onestyle.checkpoint import load_strictly, read_about, read_weights
 from onestyle.data.loader import Loader
-from onestyle.data.protocol import Pool, Split
+from onestyle.data.protocol import Pool, Split, UnlabelledTargets
 from onestyle.data.store import Store
 from onestyle.methods import Batch, Method
 from onestyle.progress import Progress, progress
@@ -63,11 +63,6 @@ class Subject:
         assert self.frozen.run is not None  # as open_subject made sure
         return self.frozen.run
 
-    @property
-    def openings(self) -> Path:
-        """The log of those of targets."""
-        return self.run.path / "target_openings.jsonl"
-
     def unseen(self, per_domain: int, part: str = "all") -> list[Pool]:
         """Images that were not trained on, a pool a domain: of source validation and, unless `part`
         is "val", of the targets. Of each domain as many as of the smallest one, at most
@@ -78,7 +73,7 @@ class Subject:
         pools = [val.some(np.flatnonzero(val.domains == d)) for d in np.unique(val.domains)]
         if part == "all":
             for name in self.split.targets:
-                opening = {"log": self.openings, "why": "analysis"}
+                opening = {"log": self.run.openings, "why": "analysis"}
                 pools.append(self.split.open_target(self.store, name, **opening))
         n = min([per_domain, *map(len, pools)])
         if n * len(pools) < 2:
@@ -113,7 +108,10 @@ class Subject:
         """
         recipe, method = self.run.recipe, self.last
         size, start = min(recipe.batch_size, N_IMAGES), recipe.steps * recipe.accumulate
-        loader = Loader(Pool(self.store, self.split.train), size, recipe.seed, recipe.balance)
+        pool = self.split.unlabelled(self.store, uses_target=recipe.uses_target)
+        if isinstance(pool, UnlabelledTargets):
+            pool.open(self.run.openings, why="analysis")
+        loader = Loader(pool, size, recipe.seed, recipe.balance)
         stream = Stream(loader, recipe.plan(), self.device, recipe.seed, method.needs)
         with progress(f"views of {self.name}", n_batches) as shown:
             for k, batch in enumerate(stream.batches(start, start + n_batches), 1):

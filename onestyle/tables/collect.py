@@ -137,6 +137,9 @@ def _identify(folder: Path) -> tuple[str, dict[str, Any]]:
 
 def _identify_scratch(result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     network, data = result.get("network", {}), result.get("data", {})
+    if "recipe" in result:  # of labels, on the recipe's own network or on another one
+        its = fingerprint(result["recipe"], data["sources"], data["targets"])
+        return its if network.get("own") else "", data
     if result.get("stage") != "finetune" or network.get("init") != "random":
         return "", data
     recipe = scratch(network["timm"], result["views"]["groups"][0]["size"])

@@ -11,6 +11,7 @@ from typing import Literal
 
 from onestyle.data.datasets import DATASETS, Dataset
 from onestyle.data.store import Store, open_store
+from onestyle.methods import method_named
 from onestyle.names import instead
 from onestyle.recipes import RECIPES, Recipe
 from onestyle.recipes.paper import PAPER, PaperTable
@@ -31,11 +32,24 @@ STYLES = ("none", "fa", "bss")
 
 @dataclass(frozen=True)
 class Line:
-    """A row: a method with a style; `scope` is that of its colours, None the style's own."""
+    """A row: a method with a style; `scope` is that of its colours, None the style's own. `recipe`
+    is the name of its recipe, where that is not the method's."""
 
-    method: str  # "erm": trained from random weights on the labelled images alone
+    method: str  # "erm", which has no recipe: the network of simclr's on the labelled images alone
     style: str
     scope: Literal["batch", "image"] | None = None
+    recipe: str = ""
+    uses_target: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is asked for by."""
+        return self.recipe or self.method
+
+    @property
+    def pretrained(self) -> bool:
+        """What learns from labels is trained anew for each fraction of them."""
+        return "label" not in method_named(self.method).needs
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,7 @@ def open_data(layout: Layout, name: str) -> Store:
 
 
 def recipes_in(folder: str) -> dict[str, Recipe]:
-    """{method: recipe} of a folder of recipes."""
+    """{name: recipe} of a folder of recipes; the name is the method, or begins with it."""
     found = {
         name.partition("/")[2]: recipe
         for name, recipe in RECIPES.items()

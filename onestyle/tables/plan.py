@@ -50,7 +50,8 @@ class Ask:
 
 @dataclass(frozen=True)
 class Job:
-    """One pretraining, and what is measured on it: the work behind some cells of a table."""
+    """One pretraining, and what is measured on it: the work behind some cells of a table. A method
+    that learns from labels is trained as often as it is measured."""
 
     line: Line
     recipe: Recipe  # of "erm" that of simclr, whose network it takes untrained
@@ -65,29 +66,37 @@ class Job:
 
     @property
     def pretrained(self) -> bool:
-        return self.line.method != "erm"
+        return self.line.pretrained
+
+    @property
+    def has_recipe(self) -> bool:
+        """Or it takes the network of another method's."""
+        return self.recipe.method == self.line.method
 
     @cached_property
     def key(self) -> str:
         """The same for all that ends in the same weights."""
         tree = plain(self.recipe)
-        if not self.pretrained:
+        if not self.has_recipe:
             tree = scratch(self.recipe.backbone, self.recipe.view_size)
         return fingerprint(tree, self.sources, self.targets)
 
     @cached_property
     def protocol(self) -> dict[str, Any]:
-        """What probes and fine-tuning are to have in common."""
-        how = changed(probing_of(self.recipe.data), self.settings)
+        """What probes and fine-tuning are to have in common; a recipe of labels has its own."""
+        how = self.recipe
+        if self.pretrained or not self.has_recipe:
+            how = changed(probing_of(self.recipe.data), self.settings)
         return {name: getattr(how, name) for name in EVALUATION}
 
     def folder(self, store: Store) -> str:
         """The name of a new run: what it is, and eight digits of what it is exactly."""
         pixels = str(store.manifest.get("pixels_sha256", store.size))
         exactly = hashlib.sha256(f"{self.key} {pixels}".encode()).hexdigest()[:8]
-        parts = [self.recipes, self.line.method, "+".join(self.targets), exactly]
-        if self.pretrained:
+        parts = [self.recipes, self.line.name, "+".join(self.targets), exactly]
+        if self.has_recipe:
             parts[2:2] = [self.line.style]
+        if self.pretrained:
             parts[4:4] = [f"s{self.recipe.seed}"]
         return "-".join(parts)
 
@@ -95,8 +104,8 @@ class Job:
         seed = f", seed {self.recipe.seed}" if self.pretrained else ""
         size = f", N = {self.batch_size}" if self.batch_size else ""
         scope = f", colour per {self.line.scope}" if self.line.scope else ""
-        style = f" {self.line.style}" if self.pretrained else ""
-        return f"{self.line.method}{style} -> {' '.join(self.targets)}{size}{scope}{seed}"
+        style = f" {self.line.style}" if self.has_recipe else ""
+        return f"{self.line.name}{style} -> {' '.join(self.targets)}{size}{scope}{seed}"
 
 
 def fingerprint(recipe: dict[str, Any], sources: Iterable[str], targets: Iterable[str]) -> str:
@@ -120,7 +129,9 @@ def differences(recipe: dict[str, Any], wanted: Recipe) -> list[str]:
     """What of a saved recipe is otherwise than wanted."""
     was, now = _decisive(recipe), _decisive(plain(wanted))
     return [
-        f"{name} {was[name]!r}, not {now.get(name)!r}" for name in was if was[name] != now.get(name)
+        f"{name} {was.get(name)!r}, not {now.get(name)!r}"
+        for name in {**was, **now}
+        if was.get(name) != now.get(name)
     ]
 
 
@@ -145,7 +156,7 @@ def plan(layout: Layout, ask: Ask) -> list[Job]:
     for line in lines_of(layout, ask):
         for batch_size in layout.batch_sizes:
             recipe = _recipe(layout, line, batch_size, ask.settings)
-            seeds = ask.seeds if line.method != "erm" else (0,)
+            seeds = ask.seeds if line.pretrained else (0,)
             jobs += [
                 _job(layout, ask, line, replace(recipe, seed=seed), pair, batch_size)
                 for pair in combinations
@@ -155,7 +166,7 @@ def plan(layout: Layout, ask: Ask) -> list[Job]:
 
 
 def _job(layout: Layout, ask: Ask, line: Line, recipe: Recipe, pair, batch_size) -> Job:
-    whole = FRACTIONS if line.method == "erm" else layout.finetuned
+    whole = layout.finetuned if line.pretrained else FRACTIONS
     wanted = ask.fractions or layout.fractions
     finetuned = tuple(p for p in wanted if p in whole)
     # All fractions are probed together at hardly more than the price of one.
@@ -181,22 +192,23 @@ def lines_of(layout: Layout, ask: Ask) -> list[Line]:
     return [
         line
         for line in lines
-        if (not ask.methods or line.method in ask.methods)
+        if (not ask.methods or {line.name, line.method} & {*ask.methods})
         and (not ask.styles or line.style in ask.styles)
     ]
 
 
 def _all_lines(recipes: dict[str, Recipe], styles: Sequence[str]) -> Iterable[Line]:
     yield Line("erm", "none")
-    for method, recipe in recipes.items():
+    for name, recipe in recipes.items():
+        own = "" if name == recipe.method else name
         for style in styles or (STYLES if recipe.style == "bss" else (recipe.style,)):
-            yield Line(method, style)
+            yield Line(recipe.method, style, recipe=own, uses_target=recipe.uses_target)
 
 
 def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequence[str]) -> Recipe:
     recipes = recipes_in(layout.recipes)
-    recipe = override(recipes["simclr" if line.method == "erm" else line.method], settings)
-    if line.method == "erm" and recipe.backbone_options:
+    recipe = override(recipes[line.name if line.name in recipes else "simclr"], settings)
+    if line.name not in recipes and recipe.backbone_options:
         raise ValueError("erm takes a backbone without options; --methods leaves it out")
     scope = line.scope if line.scope != ("batch" if line.style == "bss" else "image") else None
     recipe = replace(recipe, style=line.style, colour_scope=scope or recipe.colour_scope)
@@ -208,7 +220,8 @@ def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequen
 
 def _checked(layout: Layout, ask: Ask) -> Ask:
     """The ask, once every name in it is known to be one of this table's."""
-    methods = {line.method: None for line in lines_of(layout, Ask())}
+    lines = lines_of(layout, Ask())
+    methods = {name: None for line in lines for name in (line.method, line.name)}
     if layout.paper:
         methods |= {row.method: None for row in layout.paper.rows}
     _known("method", ask.methods, methods)
@@ -219,6 +232,8 @@ def _checked(layout: Layout, ask: Ask) -> Ask:
         name = setting.partition("=")[0].strip()
         if name in _OPTIONS:
             raise ValueError(f"--set {setting}: that is what {_OPTIONS[name]} is for")
+        if name == "uses_target":
+            raise ValueError(f"--set {setting}: rows that use the target have recipes of their own")
         if name == "batch_size" and layout.over == "batch sizes":
             raise ValueError(f"--set {setting}: the table varies it")
     for setting in ask.evaluation:

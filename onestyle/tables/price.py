@@ -13,10 +13,14 @@ from lightning_fabric import Fabric
 
 from onestyle.data.protocol import Split, make_split
 from onestyle.data.store import Store, open_store
+from onestyle.methods import Method
 from onestyle.progress import clock
-from onestyle.recipes import Recipe, recipe_of
+from onestyle.recipes import SEEN, Recipe, recipe_of
+from onestyle.stages.finetune import lesson
+from onestyle.stages.frozen import open_untrained
 from onestyle.stages.linear import Problem, probing_of, train_probes
 from onestyle.stages.pretrain import Pretraining, make_fabric
+from onestyle.stream import Stream
 from onestyle.tables.collect import Harvest
 from onestyle.tables.plan import Job, pixels
 from onestyle.tables.sheet import label_of
@@ -57,8 +61,8 @@ class Pricing:
         stages = self.harvest.lacks(job)
         if not stages:
             return Price()
-        seconds, disk, width = self._rate(job)
         split = make_split(self.store.table, sources=job.sources, targets=job.targets)
+        seconds, disk, width = self._rate(job, split)
         size2, how = job.recipe.view_size**2, job.protocol
         price = Price()
         if "pretrain" in stages:
@@ -68,36 +72,50 @@ class Pricing:
             forward = seconds * FORWARD * size2 * _n_images(split)
             price += Price(forward + how["steps"] * n_heads * self._head_step(width))
         if "finetune" in stages:
-            n = len(job.finetuned) * job.n_seeds
-            seen = n * (how["steps"] * how["batch_size"] + FORWARD * _n_images(split))
-            price += Price(seconds * size2 * seen)
+            n, learnt = len(job.finetuned) * job.n_seeds, how["steps"] * how["batch_size"] * size2
+            if job.has_recipe and not job.pretrained:
+                learnt = pixels(job.recipe)
+            price += Price(n * seconds * (learnt + FORWARD * size2 * _n_images(split)))
         return price
 
-    def _rate(self, job: Job) -> tuple[float, float, int]:
-        """Seconds a pixel of views, bytes a run, features."""
-        method = job.recipe.method
-        if method not in self.tried:
-            recipe = replace(job.recipe, init="random", batch_size=self._batch_size(job.recipe))
-            made = Pretraining.plan(recipe, self.data, job.targets, job.sources, self.fabric)
-            seconds = self._seen(method, made.devices) or self._try(made)
-            self.tried[method] = seconds, made.disk, made.width
-        return self.tried[method]
+    def _rate(self, job: Job, split: Split) -> tuple[float, float, int]:
+        """Seconds a pixel of views, bytes a run, features; no target is opened to find out."""
+        name = job.line.name if job.has_recipe else job.recipe.method
+        if name not in self.tried:
+            n, m = self._batch_size(job.recipe), job.recipe.labelled_batch_size
+            few = {"batch_size": n, "labelled_batch_size": -(-m * n // job.recipe.batch_size)}
+            recipe = replace(job.recipe, init="random", uses_target=False, **few)
+            learns = job.pretrained or not job.has_recipe
+            self.tried[name] = (self._unlabelled if learns else self._labelled)(recipe, job, split)
+        return self.tried[name]
 
-    def _seen(self, method: str, devices: str) -> float:
-        """By the finished runs of a method on such devices; 0 where there are none."""
+    def _unlabelled(self, recipe: Recipe, job: Job, split: Split) -> tuple[float, float, int]:
+        made = Pretraining.plan(recipe, self.data, job.targets, job.sources, self.fabric)
+        seconds = self._seen(recipe, made.devices)
+        return seconds or self._try(recipe, made.method, made.stream), made.disk, made.width
+
+    def _labelled(self, recipe: Recipe, job: Job, split: Split) -> tuple[float, float, int]:
+        frozen, device = open_untrained(recipe, 0), self.fabric.device
+        method, stream = lesson(recipe, frozen, self.store, split, split.labelled(1), device=device)
+        return self._try(recipe, method, stream), 0.0, frozen.width
+
+    def _seen(self, recipe: Recipe, devices: str) -> float:
+        """By the finished runs of such a method and network on such devices; 0 where none is."""
         results = [found.result for found in self.harvest.found.values() if found.result]
+        wanted = recipe.method, recipe.backbone, devices
         same = [
             (result["seconds"], pixels(recipe_of(result["recipe"])))
             for result in results
-            if (result["recipe"]["method"], result["devices"]) == (method, devices)
+            if (*map(result["recipe"].get, ("method", "backbone")), result["devices"]) == wanted
         ]
         seconds, seen = map(sum, zip(*same, strict=True)) if same else (0, 1)
         return seconds / seen
 
-    def _try(self, made: Pretraining) -> float:
-        self.say(f"trying {made.recipe.method} on {made.devices}, to estimate its price")
-        step = trial(made.method, made.stream, made.recipe, self.fabric)
-        return step * made.recipe.steps / pixels(made.recipe)
+    def _try(self, recipe: Recipe, method: Method, stream: Stream) -> float:
+        where = f"{self.fabric.world_size} x {self.fabric.device.type}"
+        self.say(f"trying {recipe.method} on {where}, to estimate its price")
+        step = trial(method, stream, recipe, self.fabric)
+        return step * recipe.steps / pixels(recipe)
 
     def _batch_size(self, recipe: Recipe) -> int:
         """As large as it need be to see what a pixel takes."""
@@ -127,8 +145,9 @@ def price_lines(
     pricing, rows = Pricing(data, harvest, make_fabric(jobs[0].recipe.precision), say), {}
     for job in jobs:
         if harvest.lacks(job):
-            price, n = rows.get(label_of(job.line), (Price(), 0))
-            rows[label_of(job.line)] = price + pricing.of(job), n + 1
+            label = label_of(job.line) + (SEEN if job.line.uses_target else "")
+            price, n = rows.get(label, (Price(), 0))
+            rows[label] = price + pricing.of(job), n + 1
     for label, (price, n) in rows.items():
         yield f"  {label}: {n} missing, about {clock(price.seconds)}, {_size(price.disk)}"
     total = sum((price for price, _ in rows.values()), Price())

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from onestyle.recipes import RECIPES, Recipe
+from onestyle.recipes import RECIPES, SEEN, Recipe
 from onestyle.recipes.paper import PAPER, PaperRow, PaperTable
 from onestyle.report.tables import Cell, Row, Table
 from onestyle.tables.collect import Evaluated, Found, Harvest, Seeds
@@ -17,7 +17,7 @@ __all__ = ["make_table"]
 
 LABELS = {row.method: row.label for table in PAPER.values() for row in table.rows} | {"erm": "ERM"}
 STYLED = {"none": "", "fa": " w/ FA", "bss": " w/ BSS"}
-WEIGHTS, SEEN, MISPRINT = "¶", "†", "!"
+WEIGHTS, MISPRINT = "¶", "!"
 
 
 class Column(NamedTuple):
@@ -87,7 +87,7 @@ class _Sheet:
                 label_of(line),
                 cells,
                 group,
-                line.method,
+                line.name,
                 line.style,
                 self.marks(line),
                 printed.mark if printed else "",
@@ -129,7 +129,7 @@ class _Sheet:
             mean,
             std,
             len(numbers),
-            budget=budget(recipe, self.layout) if behind[0][0].pretrained else None,
+            budget=budget(line.name, recipe, self.layout) if behind[0][0].has_recipe else None,
             provenance=_provenance(behind, numbers),
             **paper,
         )
@@ -144,15 +144,15 @@ class _Sheet:
                     yield job, found, found.evaluated[stage]
 
     def marks(self, line: Line) -> str:
-        mine = [(job, found) for job, found in self.done if job.line == line and job.pretrained]
+        mine = [(job, found) for job, found in self.done if job.line == line and job.has_recipe]
         marks = WEIGHTS if any(job.recipe.init != "random" for job, _ in mine) else ""
         seen = any(found.result and found.result["target_openings"] for _, found in mine)
-        return marks + (SEEN if seen else "")
+        return marks + (SEEN if seen or line.uses_target else "")
 
     def notes(self) -> dict[str, str]:
         inits = sorted({job.recipe.init for job, _ in self.done} - {"random"})
         named = " and ".join("ImageNet's" if init == "timm" else init for init in inits)
-        notes = {WEIGHTS: f"pretraining began from weights, {named}"} if inits else {}
+        notes = {WEIGHTS: f"began from weights, {named}"} if inits else {}
         notes[SEEN] = "sees images of the target without their labels"
         return notes | {MISPRINT: "; ".join(_misprints(self.layout.paper))}
 
@@ -165,6 +165,9 @@ class _Sheet:
             yield f"Unseen: {', '.join(self.targets)}{mean}."
         if any(line.method == "erm" for line in self.lines):
             yield "ERM: random weights, the whole network trained on the labelled images alone."
+        others = [line for line in self.lines if not line.pretrained and line.method != "erm"]
+        for label in dict.fromkeys(map(label_of, others)):
+            yield f"{label}: the whole network trained anew for each fraction of the labels."
         for what, settings in (("recipe", self.ask.settings), ("evaluation", self.ask.evaluation)):
             if settings:
                 yield f"Changed in every {what}: {', '.join(settings)}."
@@ -186,13 +189,15 @@ def label_of(line: Line) -> str:
 
 
 def _row_beside(paper: PaperTable | None, line: Line) -> PaperRow | None:
-    return paper.row(line.method, line.style, line.scope or "") if paper else None
+    if paper is None:
+        return None
+    return paper.row(line.method, line.style, line.scope or "", uses_target=line.uses_target)
 
 
 def _place(line: Line, rows: Sequence[PaperRow | None]) -> int:
     """Before the first of its method, else before all but ERM."""
     for k, row in enumerate(rows):
-        if row and row.method == line.method and row.mark != SEEN:
+        if row and row.method == line.method and not row.uses_target:
             return k
     return int(bool(rows) and rows[0] is not None and rows[0].method == "erm")
 
@@ -235,9 +240,9 @@ def _mean(targets: list[Mapping[str, float]], overall: bool) -> float:
     return sum(one["accuracy"] * weight for one, weight in pairs) / sum(weights)
 
 
-def budget(recipe: Recipe, layout: Layout) -> float | None:
+def budget(name: str, recipe: Recipe, layout: Layout) -> float | None:
     """The share of the paper's budget, in pixels of all views; None where it is the paper's."""
-    theirs = RECIPES.get(f"{layout.dataset.name}/{recipe.method}")
+    theirs = RECIPES.get(f"{layout.dataset.name}/{name}")
     if layout.dataset.name == "digits" or theirs is None:
         return None
     share = pixels(recipe) / pixels(theirs)
@@ -257,7 +262,7 @@ def _provenance(
     made += [result["made_with"] for result in pretrained]
     job = behind[0][0]
     return {
-        "recipe": f"{job.recipes}/{job.line.method}",
+        "recipe": f"{job.recipes}/{job.line.name}",
         "runs": _words(found.folder.name for found in founds),
         "stage": _words(one.result["stage"] for one in evaluations),
         "selector": _words(one.result["selector"] for one in evaluations),

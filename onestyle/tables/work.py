@@ -108,6 +108,10 @@ def _evaluate(stage: str, task: Task, there: Evaluated | None) -> None:
         finetune(str(task.folder), task.data, **options)
         return
     options |= {"targets": job.targets, "sources": job.sources, "out": task.folder}
+    if job.has_recipe:
+        del options["settings"]  # of what has no recipe
+        finetune(None, task.data, recipe=job.recipe, **options)
+        return
     network = {"size": job.recipe.view_size}
     finetune(f"random:{job.recipe.backbone}", task.data, network=network, **options)
 

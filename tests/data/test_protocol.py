@@ -302,6 +302,40 @@ def test_a_target_is_not_opened_as_training_would(tmp_path):
         Loader(split.open_target(store, "b", log=log), 4)
 
 
+def test_the_door_for_a_recipe_that_uses_the_target(tmp_path):
+    """Without the flag the sources, as ever; with it the targets, once that is written down."""
+    table, log = table_of(SMALL), tmp_path / "openings.jsonl"
+    split, store = make_split(table, targets=["b", "c"]), store_of(table)
+    plain = split.unlabelled(store)
+    assert type(plain) is Pool and np.array_equal(plain.rows, split.train)
+    pool = split.unlabelled(store, uses_target=True)
+    of_targets = np.flatnonzero(table.domain != table.domains.index("a"))
+    assert np.array_equal(pool.rows, of_targets) and len({*pool.domains}) == 2
+    loader = Loader(pool, 8)
+    with pytest.raises(ValueError, match="cannot be read before `open` has logged it"):
+        loader.batch(0)
+    assert not log.exists()
+    pool.open(log)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["target"], line["why"]) for line in lines] == [
+        ("b", "training"), ("c", "training"),
+    ]  # fmt: skip
+    assert {*loader.batch(0).images[:, 0, 0, 0].tolist()} <= {*of_targets.tolist()}
+
+
+def test_the_door_gives_no_label_and_needs_a_target():
+    table = table_of(SMALL)
+    pool = make_split(table, targets=["b"]).unlabelled(store_of(table), uses_target=True)
+    with pytest.raises(ValueError, match="labels of target images are for evaluation alone"):
+        _ = pool.labels
+    with pytest.raises(ValueError, match="names of target images may tell their classes"):
+        _ = pool.paths
+    with pytest.raises(ValueError, match="cannot be read before"):
+        pool.some(np.arange(3)).images([0])
+    with pytest.raises(ValueError, match="needs one: name it by --targets"):
+        make_split(table).unlabelled(store_of(table), uses_target=True)
+
+
 # --------------------------------------------------------------------------------------- mistakes
 
 

@@ -36,6 +36,7 @@ CASES = {
     "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
     "darling": Case("2x32 none", {"dim": 16, "negatives": 4, "momentum": 0.9, "n_domains": 2}),
     "erm": Case("1x32 none", {"n_classes": 3}),
+    "fixmatch": Case("1x32 weak + 1x32 none", {"n_classes": 3, "threshold": 0.35, "momentum": 0.9}),
 }
 
 
@@ -49,16 +50,24 @@ def make_method(name, seed=0, dtype=torch.float32, **options):
 
 def make_batch(name, step=0, n_images=8, dtype=torch.float32, kind=Batch):
     """This process's share of step `step`'s batch: noise as views, the same for the same step."""
-    generator = Generator().manual_seed(100 + step)
+    needs, groups = method_named(name).needs, ViewPlan.parse(CASES[name].views).groups
+    if "unlabelled" not in needs:
+        return noise(groups, needs, 100 + step, n_images, dtype, kind)
+    batch = noise(groups, needs - {"label"}, 100 + step, n_images, dtype, kind)
+    weak = [group for group in groups if group.style == "weak"]
+    batch.labelled = noise(weak, needs, 200 + step, n_images // 2, dtype)
+    return batch
+
+
+def noise(groups, needs, seed, n_images, dtype, kind=Batch):
+    generator = Generator().manual_seed(seed)
     share = world.share(n_images // world.size())
-    groups = ViewPlan.parse(CASES[name].views).groups
     shapes = [(group.n, n_images, 3, group.size, group.size) for group in groups]
     views = [torch.randn(shape, generator=generator, dtype=torch.double) for shape in shapes]
-    needs = method_named(name).needs
     return kind(
         views=[group[:, share].to(dtype) for group in views],
         places=torch.arange(n_images)[share],
-        step=step,
+        step=seed % 100,
         generator=generator,
         domain=(torch.arange(n_images) % 2)[share] if "domain" in needs else None,
         label=(torch.arange(n_images) % 3)[share] if "label" in needs else None,

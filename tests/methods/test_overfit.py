@@ -14,6 +14,7 @@ from onestyle.methods import METHODS
 from onestyle.methods.mae import normalize_patches, patchify
 from onestyle.nn.backbone import make_backbone
 from onestyle.recipes import RECIPES, override, recipe_named
+from onestyle.stages.finetune import labelled_views
 from onestyle.stream import Stream
 from onestyle.train import fit
 
@@ -40,6 +41,10 @@ SETTINGS = {
     "adco": ["steps=80", "views=2x24 0.5..1", f"options.negatives={N}", "options.momentum=0.9"],
     "darling": ["steps=80", "views=2x24 0.5..1", "options.negatives=16", "options.momentum=0.9"],
     "erm": ["method=erm", "steps=60", "views=1x24 0.5..1"],
+    "fixmatch": [
+        "steps=100", "views=1x24 0.5..1 + 1x24 0.5..1", "options.momentum=0.5", "optimizer=adamw",
+        "lr=2e-3", "options.threshold=0.8",
+    ],
     "mae": ["steps=220", "lr=5e-3", "views=1x32 0.8..1"],
 }  # fmt: skip
 
@@ -56,6 +61,12 @@ def learnt(name):
     n_domains = len(np.unique(pool.domains))
     method = recipe.make_method(backbone, n_classes=10, n_domains=n_domains)
     stream = Stream(Loader(pool, N, 0), recipe.plan(), torch.device("cpu"), 0, method.needs)
+    method = recipe.make_method(backbone, n_classes=10)
+    both = "unlabelled" in method.needs  # the same images twice: with labels, and without
+    needs, loader = method.needs, Loader(pool, N, 0)
+    few = Stream(loader, labelled_views(recipe), torch.device("cpu"), 0, needs) if both else None
+    needs = needs - {"label"} if both else needs
+    stream = Stream(loader, recipe.plan(), torch.device("cpu"), 0, needs, few)
     row = fit(method, stream, recipe, fabric=Fabric(accelerator="cpu", devices=1))
     assert row["embedding_std"] > 0.3
     return stream, row
@@ -121,6 +132,13 @@ def test_darling():
 def test_erm():
     _, row = learnt("erm")
     assert row["loss"] < 0.3 * math.log(10)
+
+
+@pytest.mark.slow
+def test_fixmatch():
+    _, row = learnt("fixmatch")
+    assert row["supervised"] < 0.3 * math.log(10) and row["unsupervised"] < 0.5 * math.log(10)
+    assert row["mask"] > 0.8 and row["largest_class"] < 0.3
 
 
 @pytest.mark.slow

@@ -10,12 +10,16 @@ import pytest
 
 from onestyle.cli import main
 from onestyle.report.answer import answer, headline
+from onestyle.report.card import Check, card
 from onestyle.report.groups import read_groups, score
+from onestyle.report.results import results_table
 from onestyle.report.write import report
 from onestyle.stages.evaluation import read_evaluation
+from onestyle.stages.frozen import open_frozen
 from onestyle.stages.probe import probe
 from tests.data.files import fill, packed
 from tests.report.conftest import train
+from tests.stages.runs import pretrained
 
 
 def values(run, percent):
@@ -145,6 +149,23 @@ def test_what_cannot_be_compared_is_refused(runs, hostile, tmp_path, capsys):
     assert "the same recipe with the same seed" in refusal(capsys, runs[0], runs[0], *out)
     assert "is not a run" in refusal(capsys, tmp_path, *out)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_what_has_seen_the_target_bears_a_dagger(tmp_path):
+    unseen = "--targets", "photo"
+    pretrained(tmp_path / "a", *unseen)
+    pretrained(tmp_path / "b", *unseen, uses_target="true")
+    assert main(["probe", str(tmp_path / "b"), "--seeds", "1", "--set", "steps=5"]) == 0
+    groups = read_groups([tmp_path / "a", tmp_path / "b"])
+    assert [group.name for group in groups] == ["BSS", "BSS†"]
+    top = answer(groups)
+    assert "which it has never seen (but for †, which saw its images without their labels)" in top
+    assert "†" not in answer(groups[:1])
+    assert any(remark.startswith("†: learned") for remark in results_table(groups).remarks)
+    check = Check("digits", 16, 0.0, 1e-4)
+    seen, not_seen = (card(open_frozen(str(tmp_path / name)), "timm", "x", check) for name in "ba")
+    assert "# b†" in seen and "seen without labels †" in seen and "held back" not in seen
+    assert "†" not in not_seen and "never seen" in not_seen and "held back" in not_seen
 
 
 def test_edited_predictions_are_refused(runs, tmp_path, capsys):

@@ -4,25 +4,26 @@ import os
 import shutil
 import signal
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch.testing import assert_close
 
 from onestyle.checkpoint import load, read_weights
 from onestyle.cli import main
-from onestyle.data.loader import Loader
 from onestyle.data.protocol import Pool, make_split
 from onestyle.data.store import open_store
 from onestyle.methods.erm import ERM
 from onestyle.nn.heads import mlp
+from onestyle.recipes import plain, recipe_named
 from onestyle.run import read_rows
 from onestyle.stages.embed import features
 from onestyle.stages.evaluation import read_evaluation
-from onestyle.stages.finetune import training_of, views_of
+from onestyle.stages.finetune import erm, lesson, training_of
 from onestyle.stages.frozen import open_frozen
-from onestyle.stream import Stream
 from tests.processes import start
 from tests.stages.runs import pretrained
 
@@ -32,10 +33,14 @@ WORDS = (
 )  # fmt: skip
 
 
-def command(out, *words, steps=4, fractions=()):
+def command(out, *words, **options):
+    return command_of(WORDS, out, *words, **options)
+
+
+def command_of(begin, out, *words, steps=4, fractions=()):
     settings = {"steps": steps, "batch_size": 16, "precision": "32-true", "save_minutes": 0}
     settings |= {"log_every": 1}
-    found = [*WORDS, *fractions, "--out", str(out), *words]
+    found = [*begin, *fractions, "--out", str(out), *words]
     return found + [word for key, of in settings.items() for word in ("--set", f"{key}={of}")]
 
 
@@ -92,10 +97,20 @@ def test_what_is_finished_is_not_done_again(tmp_path):
     assert read_evaluation(tmp_path / "a").result["summary"] == told
 
 
+FIXMATCH = (
+    "finetune", "--recipe", "digits/fixmatch", "--data", "digits", "--targets", "photo",
+    "--device", "cpu", "--seeds", "2", "--fractions", ".05", "--set", "views=1x16 + 1x16",
+    "--set", "labelled_batch_size=8",
+)  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_interrupted_it_goes_on_to_the_same_bits(tmp_path, number):
+@pytest.mark.parametrize(
+    "number, words", [(signal.SIGKILL, WORDS), (signal.SIGTERM, WORDS), (signal.SIGKILL, FIXMATCH)]
+)
+def test_interrupted_it_goes_on_to_the_same_bits(tmp_path, number, words):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
+    command = partial(command_of, words)
     assert start(main, command(whole, steps=40)).wait() == 0
     process = start(main, command(cut, steps=40))
     wait_for_row(cut / "p5-s1", 2, process)  # the first seed is done, the second has begun
@@ -110,6 +125,66 @@ def test_interrupted_it_goes_on_to_the_same_bits(tmp_path, number):
         ours, theirs = (read_weights(at / seed / "network.safetensors") for at in (cut, whole))
         assert_close(ours, theirs, rtol=0, atol=0)
     assert read_evaluation(cut).result["summary"] == read_evaluation(whole).result["summary"]
+
+
+def test_a_recipe_of_labels_leaves_what_erm_does(tmp_path, capsys):
+    words = command_of(FIXMATCH, tmp_path / "a", steps=2)
+    assert main(words) == 0
+    result = read_evaluation(tmp_path / "a").result
+    assert (result["stage"], result["recipe"]["method"]) == ("finetune", "fixmatch")
+    assert result["network"] == {"timm": "test_resnet", "init": "random", "own": True}
+    assert result["training"]["optimizer"] == "sgd" and result["training"]["steps"] == 2
+    assert [group["style"] for group in result["views"]["groups"]] == ["weak"]  # of labelled ones
+    assert result["target_openings"] == 1
+    shown = capsys.readouterr()
+    assert "fine-tuning, by fixmatch" in shown.out and "†" not in shown.out
+    assert "66 labelled images and 1,198 unlabelled ones of the source domains" in shown.err
+    rows = read_rows(tmp_path / "a/p5-s1/metrics.jsonl")
+    assert {"mask", "largest_class", "supervised", "unsupervised"} <= rows[-1].keys()
+    weights = read_weights(tmp_path / "a/p5-s1/network.safetensors")
+    method = recipe_named("digits/fixmatch").make_method(
+        open_frozen("random:test_resnet", size=16).network, n_classes=10
+    )
+    method.load_state_dict(weights)
+    found = read_evaluation(tmp_path / "a").parts["val"]
+    pool = Pool(open_store("digits"), found.rows)
+    ours = features(method.eval().logits, pool, 16)
+    assert np.array_equal(ours.argmax(1).numpy(), found.classes[1])
+
+
+def test_a_recipe_that_uses_the_target_is_counted_and_marked(tmp_path, capsys):
+    words = ["--set", "uses_target=true", "--seeds", "1"]
+    assert main(command_of(FIXMATCH, tmp_path / "a", *words, steps=2)) == 0
+    shown = capsys.readouterr()
+    assert "random:test_resnet† on digits, fine-tuning, by fixmatch" in shown.out
+    assert "†: learned from images of the targets without their labels" in shown.out
+    assert "unlabelled ones of the target domains" in shown.err
+    whys = [row["why"] for row in read_rows(tmp_path / "a/target_openings.jsonl")]
+    assert whys == ["evaluation", "training"]
+    result = read_evaluation(tmp_path / "a").result
+    assert result["recipe"]["uses_target"] and result["target_openings"] == 2
+
+
+def test_recipes_it_cannot_take(capsys):
+    assert main(["finetune", "--data", "digits"]) == 2
+    assert "name a network to fine-tune, or how to learn by --recipe" in capsys.readouterr().err
+    assert main(["finetune", "--recipe", "digits/simclr"]) == 2
+    assert "simclr learns without labels: onestyle pretrain does" in capsys.readouterr().err
+
+
+def test_erm_is_written_down_as_ever(tmp_path):
+    """So that what was begun by an older version is gone on with."""
+    assert main(command(tmp_path / "a", "--seeds", "1")) == 0
+    config = yaml.safe_load((tmp_path / "a/p5-s0/recipe.yaml").read_text())
+    assert not {"recipe", "method"} & config.keys() and "schedule" not in config["training"]
+    frozen = open_frozen("random:test_resnet", size=16)
+    views = plain(erm("digits", frozen, training_of("digits")).plan())
+    normal = {"mean": list(frozen.mean), "std": list(frozen.std)}
+    assert config["views"] == views | normal
+    (group,) = config["views"]["groups"]
+    assert group == {
+        "n": 1, "size": 16, "style": "none", "colour_scope": None, "scale": None,
+    }  # fmt: skip
 
 
 def test_other_words_are_refused(tmp_path, capsys):
@@ -190,12 +265,16 @@ def test_the_stream_hands_over_labels_of_the_fraction_alone():
     """And of each image its own label, whatever the batch is larger than."""
     store = open_store("digits")
     split = make_split(store.table, targets=["photo"])
-    pool = Pool(store, split.labelled(1))
-    frozen = open_frozen("random:test_resnet", size=32)
-    plan = views_of("digits", frozen)
-    stream = Stream(Loader(pool, 64, replacement=True), plan, torch.device("cpu"), 0, ERM.needs)
+    frozen, device = open_frozen("random:test_resnet", size=32), torch.device("cpu")
+    recipe = erm("digits", frozen, training_of("digits"))
+    _, stream = lesson(recipe, frozen, store, split, split.labelled(1), device=device)
+    pool = stream.loader.pool
     for batch in stream.batches(0, 3):
-        assert batch.domain is None and batch.views[0].shape == (1, 64, 3, 32, 32)
+        assert (
+            batch.domain is None
+            and batch.labelled is None
+            and batch.views[0].shape == (1, 64, 3, 32, 32)
+        )
         rows = pool.rows[batch.places.numpy()]
         assert np.array_equal(batch.label.numpy(), store.table.label[rows])
         assert {*rows.tolist()} <= {*split.labelled(1).tolist()}

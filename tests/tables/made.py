@@ -38,7 +38,9 @@ def evaluated(folder, stage, job, percents, hits, n=100, n_seeds=None):
         size = n[target] if isinstance(n, dict) else n
         right = [hits(value["percent"], value["seed"], target) for value in values]
         parts[f"target/{target}"] = _part(right, size)
-    network = {"timm": job.recipe.backbone, "init": "random"}
+    network, own = {"timm": job.recipe.backbone, "init": "random"}, {}
+    if job.has_recipe and not job.pretrained:
+        network, own = network | {"own": True}, {"recipe": plain(job.recipe)}
     if job.pretrained:
         network = {"config_hash": Run(folder.parent, {}).read_result()["config_hash"]}
     about = {"store": job.recipe.data, "n": 1000, "size": 96, "pixels_sha256": "ab"}
@@ -53,6 +55,7 @@ def evaluated(folder, stage, job, percents, hits, n=100, n_seeds=None):
         "views": {"groups": [{"size": job.recipe.view_size}]},
         "values": values,
         {"probe": "probing", "finetune": "training"}[stage]: job.protocol,
+        **own,
     }
     write_evaluation(folder, config, parts, N_CLASSES, spent={"seconds": 1.0})
 

@@ -50,6 +50,19 @@ def test_fine_tuning_is_priced_by_its_images(priced):
     assert pricing.of(erm).disk == 0
 
 
+def test_what_learns_from_labels_is_tried_on_both_streams_and_no_target(tmp_path):
+    settings = ("batch_size=16", "labelled_batch_size=4", "steps=4")
+    (job,) = jobs_of(methods=("fixmatch",), settings=("views=1x16 + 1x16", *settings))
+    job = replace(job, recipe=replace(job.recipe, uses_target=True))
+    said, fabric = [], make_fabric("32-true", accelerator="cpu")
+    pricing = Pricing("digits", collect(tmp_path, [job]), fabric, said.append)
+    price = pricing.of(job)
+    assert said == ["trying fixmatch on 1 x cpu, to estimate its price"]
+    rate = pricing.tried["fixmatch"][0]
+    each = pixels(job.recipe) + 16**2 * 1797 / 3
+    assert price.seconds == pytest.approx(4 * job.n_seeds * rate * each)
+
+
 def test_without_runs_a_method_is_tried_once(tmp_path):
     jobs, said = jobs_of(), []
     lines = list(price_lines(jobs, collect(tmp_path, jobs), "digits", said.append))

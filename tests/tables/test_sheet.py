@@ -121,11 +121,58 @@ def test_the_paper_has_its_rows_and_ours_their_places():
         ("MAE", True), ("DARLING", True), ("DiMAE", False),
     ]  # fmt: skip
     assert labels[8:13] == [
-        ("FixMatch", False), ("SWaV", False), ("SimCLR", True), ("SimCLR w/ FA", True),
+        ("FixMatch", True), ("SWaV", True), ("SimCLR", True), ("SimCLR w/ FA", True),
         ("SimCLR w/ BSS", True),
     ]  # fmt: skip
     assert "Unseen: hospital_2." in table.remarks
     assert labels[13] == ("SWaV", True)  # not beside the SWaV that has seen the target
+    seen = [(row.label, row.style) for row in table.rows if row.marks == "†"]
+    assert seen == [("FixMatch", "none"), ("SWaV", "none")]
+    for row in table.rows:
+        if row.ours:  # what uses the target stands beside its like, and nothing else does
+            assert ("†" in row.marks) == ("†" in row.paper_marks)
+    assert [row.cell("100%").paper for row in table.rows[8:10]] == [71.0, 91.4]
+    assert table.rows[13].cell("100%").paper is None
+
+
+def test_rows_that_use_the_target_are_asked_for_and_found(tmp_path):
+    """SWaV by its own name, FixMatch as ERM is: trained for every fraction."""
+    (swav,) = jobs_of("camelyon17", methods=("swav-target",))
+    (fixmatch,) = jobs_of("camelyon17", methods=("fixmatch",))
+    assert (swav.probed, swav.finetuned) == ((1, 5, 10, 100), ())
+    assert (fixmatch.probed, fixmatch.finetuned) == ((), (1, 5, 10, 100))
+    assert fixmatch.n_seeds == 10 and fixmatch.protocol["steps"] == fixmatch.recipe.steps
+    assert len(jobs_of("camelyon17", methods=("swav",))) == 4  # plain, FA, BSS and that one
+    many = lambda p, s, t: {"hospital_1": 10, "hospital_2": 60}[t] + s  # noqa: E731
+    for job in (swav, fixmatch):
+        made(tmp_path, job, many, openings=2 if job.pretrained else 0, name=job.line.name)
+    table = sheet(tmp_path, "camelyon17", methods=("swav", "fixmatch"))
+    for label in ("SWaV", "FixMatch"):
+        (row,) = (row for row in table.rows if row.label == label and row.marks)
+        assert row.marks == "†" and row.cell("1%").mean == pytest.approx(64.5)
+        assert row.cell("1%").n == 10 and row.cell("1%").budget is None
+    plain = [row for row in table.rows if row.label == "SWaV" and not row.marks and row.ours]
+    assert [row.cell("1%").n for row in plain] == [0]
+    assert any(line.startswith("FixMatch: the whole network") for line in table.remarks)
+
+
+def test_a_recipe_of_labels_on_another_network_is_no_cell(tmp_path):
+    (job,) = jobs_of(methods=("fixmatch",), targets=("sketch",))
+    folder = made(tmp_path, job, hits)
+    assert collect(tmp_path, [job]).of(job)
+    result = json.loads((folder / "result.json").read_text())
+    del result["network"]["own"]
+    (folder / "result.json").write_text(json.dumps(result))
+    assert collect(tmp_path, [job]).of(job) is None
+
+
+def test_a_flag_tells_two_runs_apart(tmp_path):
+    (job,) = jobs_of(methods=("swav",), styles=("bss",), targets=("sketch",))
+    seen = replace(job, recipe=replace(job.recipe, uses_target=True))
+    assert seen.key != job.key
+    made(tmp_path, seen, hits)
+    harvest = collect(tmp_path, [job])
+    assert not harvest.found and "uses_target True, not None" in harvest.others[0]
 
 
 def collect_nothing():
@@ -185,7 +232,7 @@ def test_a_recipe_that_was_saved_before_a_field_was_thought_of_is_the_same_job()
 def test_every_recipe_of_every_table_is_a_row():
     for name, layout in TABLES.items():
         if not layout.lines:
-            methods = {job.line.method for job in plan(layout, Ask())} - {"erm"}
+            methods = {job.line.name for job in plan(layout, Ask())} - {"erm"}
             assert {f"{layout.recipes}/{method}" for method in methods} == {
                 recipe for recipe in RECIPES if recipe.startswith(f"{layout.recipes}/")
             }, name

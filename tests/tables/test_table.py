@@ -155,6 +155,23 @@ def test_erm_and_fine_tuning_are_cells_too(tmp_path, capsys):
     assert "what varies is labels, finetuning" in out
 
 
+def test_fixmatch_is_a_cell_and_is_found_again(tmp_path, capsys):
+    words = ["table", "digits", "--methods", "fixmatch", "--targets", "photo", "--no-trial"]
+    words += ["--runs", str(tmp_path), "--fractions", ".05", "1", "--probe-seeds", "1", "--run"]
+    settings = ["steps=2", "batch_size=8", "labelled_batch_size=4", "views=1x16 + 1x16"]
+    settings.append("precision=32-true")
+    words += [word for setting in settings for word in ("--set", setting)]
+    assert main(words) == 0
+    out, said = capsys.readouterr()
+    assert "cell 1 of 1 done: fixmatch none -> photo: finetune" in said and out.count("(1)") == 2
+    (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith("digits-fixmatch-"))
+    parts = [folder / f"p{percent}-s0/result.json" for percent in (5, 100)]
+    before = [part.stat().st_mtime_ns for part in parts]
+    assert main([*words, "--probe-seeds", "2"]) == 0  # what is there already stays
+    assert [part.stat().st_mtime_ns for part in parts] == before
+    assert capsys.readouterr().out.count("(2)") == 2
+
+
 @pytest.mark.slow
 def test_several_at_once_each_in_its_process(tmp_path):
     long = {"steps": 200, "log_every": 1}
@@ -230,6 +247,11 @@ WRONG = {
     "the table pacs is of pacs, the recipes digits of digits": ["pacs", "--recipes", "digits"],
     "--set seed=3: that is what --seeds is for": ["digits", "--set", "seed=3"],
     "there is no field 'stepps'; did you mean steps": ["digits", "--set", "stepps=3"],
+    "rows that use the target have recipes of their own": [
+        "digits",
+        "--set",
+        "uses_target=true",
+    ],
     "the table varies it": ["batch-size", "--set", "batch_size=3"],
     "no setting of evaluations 'warmup'": ["digits", "--probe-set", "warmup=1"],
     "digits is a store of digits, the table is of pacs": ["pacs", "--data", "digits"],
