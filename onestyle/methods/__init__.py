@@ -15,6 +15,7 @@ METHODS = {
     "msn": "onestyle.methods.msn:MSN",
     "mocov2": "onestyle.methods.mocov2:MoCoV2",
     "mae": "onestyle.methods.mae:MAE",
+    "brad": "onestyle.methods.brad:BrAD",
     "erm": "onestyle.methods.erm:ERM",
 }
 

@@ -16,10 +16,11 @@ from onestyle.nn.ema import ema_copy, ema_update
 from onestyle.nn.encode import unit
 from onestyle.nn.heads import mlp
 from onestyle.nn.health import embedding_std
+from onestyle.nn.keys import encode_keys, halves, two_views
 from onestyle.nn.precision import full_precision
 from onestyle.nn.queue import Queue
 
-__all__ = ["MoCoV2", "halves", "info_nce"]
+__all__ = ["MoCoV2", "info_nce"]
 
 
 class MoCoV2(Method):
@@ -56,26 +57,12 @@ class MoCoV2(Method):
 
     def _queries_and_keys(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The first view's (n, D) with gradient, the second one's without."""
-        queries, keys = self._two_views(batch)
+        queries, keys = two_views(batch.views, "MoCo v2")
         q = unit(self.projector(self.backbone(queries)))
-        with torch.no_grad():
-            return q, self._encode_keys(keys, halves(batch.uniform()))
+        return q, encode_keys(self._slowly, keys, halves(batch.uniform()))
 
-    def _two_views(self, batch: Batch) -> Tensor:
-        views = batch.views[0]
-        if len(batch.views) != 1 or len(views) != 2 or views.shape[1] % 2:
-            raise ValueError(
-                "MoCo v2 needs one group of 2 views, as '2x224 none', of an even number of images "
-                f"a process; got groups of {[len(group) for group in batch.views]} views of "
-                f"{views.shape[1]} images"
-            )
-        return views
-
-    def _encode_keys(self, images: Tensor, parts: tuple[Tensor, Tensor]) -> Tensor:
-        """(n, 3, s, s) -> unit keys (n, D), the halves apart: a BatchNorm that had all keys of a
-        batch together, as it has the queries, would give away which key belongs to which query."""
-        encoded = torch.cat([self.key_projector(self.key_backbone(images[part])) for part in parts])
-        return unit(encoded)[torch.cat(parts).argsort()]
+    def _slowly(self, images: Tensor) -> Tensor:
+        return self.key_projector(self.key_backbone(images))
 
     def after_step(self, step: int, steps: int) -> None:
         # The official code moves the key encoder at the beginning of the next step, from the same
@@ -84,17 +71,6 @@ class MoCoV2(Method):
         ema_update(self.key_projector, self.projector, self.momentum)
         self.queue.push(torch.cat(self._new_keys))
         self._new_keys.clear()
-
-
-def halves(coin: Tensor) -> tuple[Tensor, Tensor]:
-    """Coins (n,) in [0, 1) -> two random halves of n images, (n / 2,) each.
-
-    One of each two neighbours goes into the first half, so that any process which has an even
-    number of images can split its own share: together the shares are halves of the global batch.
-    """
-    even = torch.arange(0, len(coin), 2, device=coin.device)
-    swap = (coin[::2] < 0.5).long()
-    return even + swap, even + 1 - swap
 
 
 @full_precision

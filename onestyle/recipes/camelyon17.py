@@ -24,6 +24,7 @@ SIMCLR = Recipe(
 )
 VIT = "vit_small_patch8_224"
 MOCO = pacs.MOCO | {"geometry": replace(TISSUE, scale=(0.2, 1.0), cutout=0)}
+BRAD = pacs.BRAD | {"geometry": MOCO["geometry"]}
 
 RECIPES = {
     "simclr": SIMCLR,
@@ -36,5 +37,6 @@ RECIPES = {
         colour=Colour.only_jitter().scaled(0.5),
     ),
     "mocov2": replace(SIMCLR, **MOCO, views="2x128"),
+    "brad": replace(SIMCLR, **BRAD, views="4x128"),
     "mae": replace(SIMCLR, **pacs.MAE, views="1x96", backbone=VIT),
 }

@@ -49,5 +49,13 @@ RECIPES = {
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
     ),
+    "brad": replace(
+        SIMCLR,
+        method="brad",
+        views="4x32",
+        style="none",
+        balance=True,
+        options={"queue_size": 512},
+    ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
 }

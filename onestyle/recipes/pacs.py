@@ -34,6 +34,8 @@ MOCO: dict[str, Any] = {
     "weight_decay": 1e-4,
     "warmup": 0.0,
 }
+# Four views, as the official code: two for the pair whose query is the image, two for the other.
+BRAD = MOCO | {"method": "brad", "balance": True}
 MAE: dict[str, Any] = {
     "method": "mae",
     "style": "none",
@@ -51,5 +53,7 @@ RECIPES = {
     # 2,560: less than half of the 5,453 images that the smallest set of sources trains on, so that
     # the queue does not hold several old keys of every image.
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 2560}),
+    # An image leaves two keys: 1,536 are of half of the 1,500 images that the smallest domain has.
+    "brad": replace(SIMCLR, **BRAD, views="4x224", options={"queue_size": 1536}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
 }

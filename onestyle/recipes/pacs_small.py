@@ -27,4 +27,12 @@ RECIPES = {
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x64", style="none", options={"queue_size": 2560}
     ),
+    "brad": replace(
+        SIMCLR,
+        method="brad",
+        views="4x64",
+        style="none",
+        balance=True,
+        options={"queue_size": 1536},
+    ),
 }

@@ -30,6 +30,7 @@ CASES = {
     ),
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
     "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
+    "brad": Case("4x32 none", {"n_domains": 2, "dim": 16, "queue_size": 12, "momentum": 0.9}),
     "erm": Case("1x32 none", {"n_classes": 3}),
 }
 

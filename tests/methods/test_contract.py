@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from onestyle.methods import METHODS, Batch, Method, method_named
+from onestyle.methods.brad import own_queue_nce
 from onestyle.methods.mocov2 import info_nce
 from onestyle.methods.msn import cross_entropy, log_probabilities
 from onestyle.methods.simclr import nt_xent
@@ -154,7 +155,8 @@ def in_parts(batch, *stops):
     for start, stop in pairwise(bounds):
         part = slice(start, stop)
         views = [group[:, part] for group in batch.views]
-        yield replace(batch, views=views, places=batch.places[part])
+        domain = None if batch.domain is None else batch.domain[part]
+        yield replace(batch, views=views, places=batch.places[part], domain=domain)
 
 
 def test_embeddings_are_directions_one_for_every_view(name):
@@ -176,6 +178,14 @@ def test_the_loss_compares_the_embeddings(name):
     z = method.embeddings(make_batch(name))
     known = {
         "simclr": lambda: nt_xent(z, method.temperature),
+        "brad": lambda: own_queue_nce(
+            z[[0, 2]].flatten(0, 1),
+            z[[1, 3]].flatten(0, 1),
+            method.queues,
+            batch.domain.repeat(2),
+            batch.places.repeat(2),
+            temperature=method.temperature,
+        ),
         "mocov2": lambda: info_nce(*z, method.queue.keys, method.temperature),
         "swav": lambda: swapped_prediction(
             z @ method.prototypes.weight.T / method.temperature,

@@ -10,7 +10,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from onestyle.methods import Batch
-from onestyle.methods.mocov2 import MoCoV2, halves, info_nce
+from onestyle.methods.mocov2 import MoCoV2, info_nce
+from onestyle.nn.keys import encode_keys, halves
 
 
 class Backbone(nn.Module):
@@ -91,30 +92,13 @@ def test_the_loss_from_views_to_number():
     assert_close(loss, info_nce(q, k, method.queue.keys, 0.2))
 
 
-def test_halves_are_halves():
-    """Of each two neighbours one is in each half, and each with the same chance."""
-    coins = torch.rand(4000)
-    first, second = halves(coins)
-    assert torch.equal(torch.cat([first, second]).sort().values, torch.arange(4000))
-    assert torch.equal(first // 2, torch.arange(2000)) and torch.equal(second // 2, first // 2)
-    assert_close((first % 2).double().mean(), torch.tensor(0.5).double(), atol=0.04, rtol=0)
-
-
-def test_shares_of_halves_are_halves_of_shares():
-    """Two processes with half of the coins each split their images as one process with all."""
-    coins = torch.rand(12)
-    apart = [[half + start for half in halves(coins[start : start + 6])] for start in (0, 6)]
-    for part, share, other in zip(halves(coins), *apart, strict=True):
-        assert torch.equal(part, torch.cat([share, other]))
-
-
 def test_statistics_of_keys_are_those_of_a_half():
     """A key of the first half does not change with the images of the second."""
     method, images = moco(), torch.randn(8, 3, 4, 4).double()
     first, second = parts = halves(torch.rand(8))
-    keys = method._encode_keys(images, parts)
+    keys = encode_keys(method._slowly, images, parts)
     images[second] += torch.randn(4, 3, 4, 4)
-    changed = method._encode_keys(images, parts)
+    changed = encode_keys(method._slowly, images, parts)
     assert torch.equal(keys[first], changed[first])
     assert (keys[second] - changed[second]).abs().max() > 0.01
 
@@ -126,7 +110,7 @@ def test_keys_enter_the_queue_after_the_logits():
     assert torch.equal(method.queue.keys, before)
     method.after_step(0, 10)
     same = batch()
-    expected = moco()._encode_keys(same.views[0][1], halves(same.uniform()))
+    expected = encode_keys(moco()._slowly, same.views[0][1], halves(same.uniform()))
     assert_close(method.queue.keys[:8], expected)
     assert torch.equal(method.queue.keys[8:], before[8:])
 
@@ -162,7 +146,7 @@ def official_step(method, batch):
         )
         for slow, fast in pairs:
             slow.copy_(0.5 * slow + 0.5 * fast)
-        k = method._encode_keys(images, halves(batch.uniform()))
+        k = encode_keys(method._slowly, images, halves(batch.uniform()))
     loss = info_nce(q, k, method.queue.keys.clone(), 0.2)
     method.queue.push(k)
     trained = [p for p in method.parameters() if p.requires_grad]
