@@ -54,6 +54,7 @@ class BrAD(Method):
         temperature: float = 0.2,
         momentum: float = 0.999,
         edge_weight: float = 1.0,
+        adversary_weight: float = 1.0,
     ):
         super().__init__(backbone)
         if temperature <= 0:
@@ -64,7 +65,8 @@ class BrAD(Method):
         self.queues = DomainQueues(n_domains, queue_size, dim)
         self.bridges, self.original = _bridges(bridge, n_domains, hed_weights)
         self.discriminator = Discriminator(width, n_domains)
-        self.temperature, self.momentum, self.edge_weight = temperature, momentum, edge_weight
+        self.temperature, self.momentum = temperature, momentum
+        self.edge_weight, self.adversary_weight = edge_weight, adversary_weight
         self._new_keys: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:
@@ -78,7 +80,8 @@ class BrAD(Method):
 
         guessed, hidden, accuracy = self._domains_told(cells, domain, batch.uniform(1024 + 512))
         edge_error = _squared(edges, self._target(views[2]) if self.bridges else edges)
-        return contrast - hidden + guessed + self.edge_weight * edge_error, {
+        led = contrast - self.adversary_weight * hidden + self.edge_weight * edge_error
+        return led + guessed, {
             "cross_entropy": contrast.detach(),
             "edge_error": edge_error.detach(),
             "domain_accuracy": accuracy[0],

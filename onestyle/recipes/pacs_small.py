@@ -33,6 +33,6 @@ RECIPES = {
         views="4x64",
         style="none",
         balance=True,
-        options={"queue_size": 1536},
+        options={"queue_size": 1536, "adversary_weight": 0.1, "edge_weight": 10.0},  # as digits
     ),
 }
