@@ -19,6 +19,7 @@ METHODS = {
     "adco": "onestyle.methods.adco:AdCo",
     "mae": "onestyle.methods.mae:MAE",
     "darling": "onestyle.methods.darling:DARLING",
+    "brad": "onestyle.methods.brad:BrAD",
     "erm": "onestyle.methods.erm:ERM",
     "fixmatch": "onestyle.methods.fixmatch:FixMatch",
 }

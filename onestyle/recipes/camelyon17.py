@@ -27,6 +27,7 @@ VIT = "vit_small_patch8_224"
 CROP = {"geometry": replace(TISSUE, scale=(0.2, 1.0), cutout=0)}
 SMALLER = {"geometry": replace(TISSUE, scale=(0.08, 1.0), cutout=0)}  # crops of SimCLR and BYOL
 MOCO = pacs.MOCO | CROP
+BRAD = pacs.BRAD | CROP
 
 # The two rows that use the target are of the WILDS challenge: its networks, optimisers and numbers
 # of steps (10 epochs of the labelled images; 400 of the targets'), its FixMatch without a teacher.
@@ -81,6 +82,7 @@ RECIPES = {
         colour=MOCO["colour"],
         options={"negatives": 21760},
     ),
+    "brad": replace(SIMCLR, **BRAD, views="4x128"),
     "mae": replace(SIMCLR, **pacs.MAE, views="1x96", backbone=VIT),
     "fixmatch": replace(SIMCLR, **FIXMATCH, **TARGET, views="1x96 + 1x96"),
     "swav-target": replace(SIMCLR, **SWAV, **TARGET, views="2x96 0.14..1 + 4x96 0.14..1"),

@@ -73,6 +73,18 @@ RECIPES = {
         balance=True,
         options={"negatives": 256, **SOON},
     ),
+    # The adversary of weight 1 would empty the edge maps before the contrast has begun to learn.
+    "brad": replace(
+        SIMCLR,
+        method="brad",
+        views="4x32",
+        style="none",
+        balance=True,
+        options={"momentum": 0.97, "queue_size": 256, "adversary_weight": 0.1, "edge_weight": 10.0},
+        batch_size=64,
+        lr=1e-3,
+        steps=400,
+    ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
     "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x32 + 1x32"),
 }

@@ -11,6 +11,7 @@ SIMCLR = replace(pacs.SIMCLR, data="domainnet", init="timm", batch_size=512, lr=
 MOCO = pacs.MOCO | {"lr": 0.06}
 ADCO = pacs.ADCO | {"lr": 0.06}
 DARLING = pacs.DARLING | {"lr": 0.06}
+BRAD = pacs.BRAD | {"lr": 0.06}
 MAE = pacs.MAE | {"lr": 3e-4}
 SIMCLR_V2 = pacs.SIMCLR_V2 | {"lr": 0.6}
 
@@ -22,6 +23,7 @@ RECIPES = {
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 4096}),
     "adco": replace(SIMCLR, **ADCO, views="2x224", options={"negatives": 4096}),
     "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 2048}),
+    "brad": replace(SIMCLR, **BRAD, views="4x224", options={"queue_size": 2560}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
     "fixmatch": replace(SIMCLR, **pacs.FIXMATCH, views="1x224 + 1x224"),
 }

@@ -52,6 +52,8 @@ BYOL: dict[str, Any] = {
     "colour": Colour(0.4, 0.4, 0.2, 0.1, equalize=0, posterize=0, solarize=0.1, blur=0.55),
     "weight_decay": 1.5e-6,
 }
+# Four views, as the official code: two for the pair whose query is the image, two for the other.
+BRAD = MOCO | {"method": "brad", "balance": True}
 MAE: dict[str, Any] = {
     "method": "mae",
     "style": "none",
@@ -90,6 +92,8 @@ RECIPES = {
     "adco": replace(SIMCLR, **ADCO, views="2x224", options={"negatives": 4096}),
     # 1,280 a domain: no more than the smallest one has images to fill them with.
     "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 1280}),
+    # An image leaves two keys: 1,536 are of half of the 1,500 images that the smallest domain has.
+    "brad": replace(SIMCLR, **BRAD, views="4x224", options={"queue_size": 1536}),
     "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
     "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x224 + 1x224"),
 }

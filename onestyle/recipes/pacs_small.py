@@ -46,4 +46,12 @@ RECIPES = {
         **pacs.FIXMATCH | {"steps": 2000, "batch_size": 112, "labelled_batch_size": 16},
         views="1x64 + 1x64",
     ),
+    "brad": replace(
+        SIMCLR,
+        method="brad",
+        views="4x64",
+        style="none",
+        balance=True,
+        options={"queue_size": 1536, "adversary_weight": 0.1, "edge_weight": 10.0},  # as digits
+    ),
 }

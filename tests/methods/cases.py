@@ -35,6 +35,7 @@ CASES = {
     "adco": Case("2x32 none", {"dim": 16, "negatives": 8, "momentum": 0.9}),
     "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
     "darling": Case("2x32 none", {"dim": 16, "negatives": 4, "momentum": 0.9, "n_domains": 2}),
+    "brad": Case("4x32 none", {"n_domains": 2, "dim": 16, "queue_size": 12, "momentum": 0.9}),
     "erm": Case("1x32 none", {"n_classes": 3}),
     "fixmatch": Case("1x32 weak + 1x32 none", {"n_classes": 3, "threshold": 0.35, "momentum": 0.9}),
 }

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 from onestyle.methods import METHODS, Batch, Method, method_named
 from onestyle.methods.adco import contrast
+from onestyle.methods.brad import own_queue_nce
 from onestyle.methods.byol import regression
 from onestyle.methods.darling import mixture
 from onestyle.methods.mocov2 import info_nce
@@ -170,7 +171,8 @@ def in_parts(batch, *stops):
     for start, stop in pairwise(bounds):
         part = slice(start, stop)
         views = [group[:, part] for group in batch.views]
-        yield replace(batch, views=views, places=batch.places[part])
+        domain = None if batch.domain is None else batch.domain[part]
+        yield replace(batch, views=views, places=batch.places[part], domain=domain)
 
 
 def test_embeddings_are_directions_one_for_every_view(name):
@@ -198,6 +200,14 @@ def test_the_loss_compares_the_embeddings(name):
         "simclr": lambda: nt_xent(z, method.temperature),
         "simclrv2": lambda: nt_xent(z, method.temperature),
         "byol": lambda: regression(z, method.targets(make_batch(name))),
+        "brad": lambda: own_queue_nce(
+            z[[0, 2]].flatten(0, 1),
+            z[[1, 3]].flatten(0, 1),
+            method.queues,
+            batch.domain.repeat(2),
+            batch.places.repeat(2),
+            temperature=method.temperature,
+        ),
         "mocov2": lambda: info_nce(*z, method.queue.keys, method.temperature),
         "adco": lambda: contrast(*z, *method.negatives.directions(), method.temperature),
         "darling": lambda: mixture(
