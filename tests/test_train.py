@@ -32,7 +32,8 @@ SMALL = {
     "monitor_every": 4,
     "save_minutes": 0,
 }
-VIEWS = {"swav": "2x16 + 1x8", "msn": "1x16 0.3..1 + 2x8 0.05..0.3", "mae": "1x16"}
+VIEWS = {"swav": "2x16 + 1x8", "msn": "1x16 0.3..1 + 2x8 0.05..0.3"}
+VIEWS |= dict.fromkeys(("mae", "dimae", "cyclemae"), "1x16")
 
 
 def command(name, out, **changes):

@@ -15,6 +15,8 @@ METHODS = {
     "msn": "onestyle.methods.msn:MSN",
     "mocov2": "onestyle.methods.mocov2:MoCoV2",
     "mae": "onestyle.methods.mae:MAE",
+    "dimae": "onestyle.methods.dimae:DiMAE",
+    "cyclemae": "onestyle.methods.cyclemae:CycleMAE",
     "erm": "onestyle.methods.erm:ERM",
 }
 

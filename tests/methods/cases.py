@@ -20,6 +20,9 @@ class Case(NamedTuple):
 
 VIT = {"backbone": "test_vit", "backbone_options": {"patch_size": 8}}
 
+DECODER = {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}
+PLAIN = {"dimae", "cyclemae"}  # methods that take no style but none
+
 CASES = {
     "simclr": Case("2x32 bss + 2x24 bss", {"dim": 16}),
     "swav": Case(
@@ -29,7 +32,9 @@ CASES = {
         "2x32 bss + 3x24 fa", {"dim": 16, "prototypes": 8, "hidden_dim": 32, "momentum": 0.9}, **VIT
     ),
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
-    "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
+    "mae": Case("1x32 none", DECODER, **VIT),
+    "dimae": Case("1x32 none", {"n_domains": 2, **DECODER}, **VIT),
+    "cyclemae": Case("1x32 none", {"n_domains": 2, **DECODER, "decoder_depth": 2}, **VIT),
     "erm": Case("1x32 none", {"n_classes": 3}),
 }
 

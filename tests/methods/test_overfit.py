@@ -11,8 +11,9 @@ from onestyle.data.loader import Loader
 from onestyle.data.protocol import Pool
 from onestyle.data.store import open_store
 from onestyle.methods import METHODS
-from onestyle.methods.mae import normalize_patches, patchify
+from onestyle.methods.mae import normalize_patches
 from onestyle.nn.backbone import make_backbone
+from onestyle.nn.decoder import patchify
 from onestyle.recipes import RECIPES, override, recipe_named
 from onestyle.stream import Stream
 from onestyle.train import fit
