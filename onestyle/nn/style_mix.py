@@ -28,7 +28,7 @@ def mix_styles(images: Tensor, domain: Tensor, draw: Tensor, weight: float) -> T
     total, n_styles = torch.zeros_like(pixels), torch.zeros_like(pixels[:, :1, :1, :1])
     for e in range(draw.shape[1]):
         ours, theirs = (domain != e).nonzero()[:, 0], (domains == e).nonzero()[:, 0]
-        if len(theirs):
+        if len(ours) and len(theirs):
             drawn = theirs[(draw[ours, e] * len(theirs)).long()]
             total[ours] += mix_amplitude(pixels[ours], everyone[drawn], weight)
             n_styles[ours] += 1

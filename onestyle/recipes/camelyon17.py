@@ -37,4 +37,6 @@ RECIPES = {
     ),
     "mocov2": replace(SIMCLR, **MOCO, views="2x128"),
     "mae": replace(SIMCLR, **pacs.MAE, views="1x96", backbone=VIT),
+    "dimae": replace(SIMCLR, **pacs.DIMAE, views="1x96", backbone=VIT),
+    "cyclemae": replace(SIMCLR, **pacs.CYCLEMAE, views="1x96", backbone=VIT),
 }

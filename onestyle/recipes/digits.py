@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from onestyle.geometry import Geometry
+from onestyle.recipes import pacs
 from onestyle.recipes.recipe import Recipe
 
 # A digit's mirror image is no digit, and a seventh of one is none either.
@@ -34,6 +35,17 @@ VIT: dict[str, Any] = {  # 0.3 M parameters, 64 features
 SWAV = {"prototypes": 64, "freeze_steps": 50}
 DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
 
+# A domain's style is to be rebuilt as it was: other colours would make it many.
+DIMAE: dict[str, Any] = {
+    "views": "1x32",
+    "style": "none",
+    "geometry": replace(WHOLE, cutout=0),
+    "colour": pacs.MAE["colour"],
+    "balance": True,
+    "options": DECODER,
+    **VIT,
+}
+
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(
@@ -50,4 +62,6 @@ RECIPES = {
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
+    "dimae": replace(SIMCLR, method="dimae", **DIMAE),
+    "cyclemae": replace(SIMCLR, method="cyclemae", **DIMAE),
 }

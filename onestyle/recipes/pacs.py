@@ -34,6 +34,7 @@ MOCO: dict[str, Any] = {
     "weight_decay": 1e-4,
     "warmup": 0.0,
 }
+VIT = "vit_base_patch16_224"
 MAE: dict[str, Any] = {
     "method": "mae",
     "style": "none",
@@ -45,11 +46,18 @@ MAE: dict[str, Any] = {
     "betas": (0.9, 0.95),
 }
 
+# From random weights, as all rows of PACS here. The papers of both begin with MAE's of ImageNet:
+# backbone=vit_base_patch16_224.mae init=timm, or init=FILE with the official encoder's weights.
+DIMAE: dict[str, Any] = MAE | {"method": "dimae", "balance": True}
+CYCLEMAE: dict[str, Any] = DIMAE | {"method": "cyclemae"}
+
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", snapshot_every=1000),
     # 2,560: less than half of the 5,453 images that the smallest set of sources trains on, so that
     # the queue does not hold several old keys of every image.
     "mocov2": replace(SIMCLR, **MOCO, views="2x224", options={"queue_size": 2560}),
-    "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
+    "mae": replace(SIMCLR, **MAE, views="1x224", backbone=VIT),
+    "dimae": replace(SIMCLR, **DIMAE, views="1x224", backbone=VIT),
+    "cyclemae": replace(SIMCLR, **CYCLEMAE, views="1x224", backbone=VIT),
 }

@@ -4,7 +4,9 @@ onestyle pretrain pacs-small/simclr --data stores/pacs96 --targets sketch   (pac
 """
 
 from dataclasses import replace
+from typing import Any
 
+from onestyle.recipes import pacs
 from onestyle.recipes.recipe import Recipe
 
 SIMCLR = Recipe(
@@ -21,10 +23,25 @@ SIMCLR = Recipe(
     monitor_every=500,
 )
 
+VIT: dict[str, Any] = {  # 5.4 M parameters, 192 features, 64 patches of an image
+    "backbone": "vit_tiny_patch16_224",
+    "backbone_options": {"patch_size": 8},
+}
+SMALL: dict[str, Any] = {
+    "views": "1x64",
+    "lr": 1e-3,
+    "options": {"decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4},
+    **VIT,
+}
+
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", views="2x64 + 4x40", options={"prototypes": 128}),
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x64", style="none", options={"queue_size": 2560}
     ),
+    "msn": replace(SIMCLR, method="msn", views="2x64 0.3..1 + 4x40 0.05..0.3", **VIT),
+    "mae": replace(SIMCLR, **pacs.MAE | SMALL),
+    "dimae": replace(SIMCLR, **pacs.DIMAE | SMALL),
+    "cyclemae": replace(SIMCLR, **pacs.CYCLEMAE | SMALL),
 }
