@@ -42,6 +42,7 @@ DIMAE: dict[str, Any] = {
     "geometry": replace(WHOLE, cutout=0),
     "colour": pacs.MAE["colour"],
     "balance": True,
+    "precision": "32-true",  # so small a transformer is faster in it on a CPU
     "options": DECODER,
     **VIT,
 }
@@ -63,5 +64,5 @@ RECIPES = {
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
     "dimae": replace(SIMCLR, method="dimae", **DIMAE),
-    "cyclemae": replace(SIMCLR, method="cyclemae", **DIMAE),
+    "cyclemae": replace(SIMCLR, method="cyclemae", **DIMAE, batch_size=64, steps=200),
 }

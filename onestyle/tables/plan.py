@@ -12,6 +12,7 @@ from typing import Any
 
 from onestyle.data.protocol import FRACTIONS
 from onestyle.data.store import Store
+from onestyle.methods import method_named
 from onestyle.recipes import Recipe, changed, override, plain
 from onestyle.stages.linear import probing_of
 from onestyle.tables.layout import STYLES, Layout, Line, recipes_in
@@ -189,7 +190,17 @@ def _all_lines(recipes: dict[str, Recipe], styles: Sequence[str]) -> Iterable[Li
     yield Line("erm", "none")
     for method, recipe in recipes.items():
         for style in styles or (STYLES if recipe.style == "bss" else (recipe.style,)):
-            yield Line(method, style)
+            if _takes(method, style):
+                yield Line(method, style)
+
+
+def _takes(method: str, style: str) -> bool:
+    """A method that refuses a style, as one that mixes styles by itself, has no row with it."""
+    try:
+        method_named(method).styles(style, 1)
+    except ValueError:
+        return False
+    return True
 
 
 def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequence[str]) -> Recipe:

@@ -38,6 +38,8 @@ SETTINGS = {
     "mocov2": ["steps=80", "views=2x24 0.5..1", f"options.queue_size={N}", "options.momentum=0.9"],
     "erm": ["method=erm", "steps=60", "views=1x24 0.5..1"],
     "mae": ["steps=220", "lr=5e-3", "views=1x32 0.8..1"],
+    "dimae": ["steps=220", "lr=5e-3", "views=1x32 0.8..1"],
+    "cyclemae": ["steps=120", "lr=5e-3", "views=1x32 0.8..1"],
 }  # fmt: skip
 
 
@@ -50,7 +52,8 @@ def learnt(name):
         recipe.backbone, recipe.view_size, options=recipe.backbone_options, init=recipe.init
     )
     pool = Pool(open_store("digits"), 7 * np.arange(N))
-    method = recipe.make_method(backbone, n_classes=10)
+    n_domains = len(np.unique(pool.domains))
+    method = recipe.make_method(backbone, n_domains=n_domains, n_classes=10)
     stream = Stream(Loader(pool, N, 0), recipe.plan(), torch.device("cpu"), 0, method.needs)
     row = fit(method, stream, recipe, fabric=Fabric(accelerator="cpu", devices=1))
     assert row["embedding_std"] > 0.3
@@ -103,3 +106,22 @@ def test_mae():
     patches = normalize_patches(patchify(batch.views[0].flatten(0, 1), (4, 4)))
     blind = (patches - patches.mean((0, 1))).square().mean()
     assert row["loss"] < 0.7 * blind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dimae", "cyclemae"])
+def test_a_decoder_for_each_domain(name):
+    """A third better than the mean patch of the domain, at the place that it has in the image:
+    what can be said without the image. The contrast finds a direction for each decoder."""
+    stream, row = learnt(name)
+    (batch,) = stream.batches(0, 1)
+    patches = patchify(batch.views[0][0], (4, 4))
+    blind = [(own - own.mean(0)).square() for own in map(patches.__getitem__, masks(batch))]
+    assert row.get("reconstruction", row["loss"]) < 0.67 * torch.cat(blind).mean()
+    if "domain_contrast" in row:
+        n_domains = len(batch.domain.unique())
+        assert row["domain_contrast"] < 0.1 * math.log(1 + (n_domains - 1) * N)
+
+
+def masks(batch):
+    return [batch.domain == d for d in batch.domain.unique()]
