@@ -35,7 +35,8 @@ SMALL = {
     "monitor_every": 4,
     "save_minutes": 0,
 }
-VIEWS = {"swav": "2x16 + 1x8", "msn": "1x16 0.3..1 + 2x8 0.05..0.3", "mae": "1x16", "brad": "4x16"}
+VIEWS = {"swav": "2x16 + 1x8", "msn": "1x16 0.3..1 + 2x8 0.05..0.3", "brad": "4x16"}
+VIEWS |= dict.fromkeys(("mae", "dimae", "cyclemae"), "1x16")
 # Learned negatives are filled in two steps, so that they move in those that are left.
 MORE = {"adco": {"options.negatives": 32}, "darling": {"options.negatives": 8}}
 

@@ -20,6 +20,8 @@ METHODS = {
     "mae": "onestyle.methods.mae:MAE",
     "darling": "onestyle.methods.darling:DARLING",
     "brad": "onestyle.methods.brad:BrAD",
+    "dimae": "onestyle.methods.dimae:DiMAE",
+    "cyclemae": "onestyle.methods.cyclemae:CycleMAE",
     "erm": "onestyle.methods.erm:ERM",
     "fixmatch": "onestyle.methods.fixmatch:FixMatch",
 }

@@ -16,7 +16,7 @@ from onestyle.torchvision_cpu import make_importable
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer
 
-__all__ = ["choose", "encode_patches", "grid", "n_kept", "transformer"]
+__all__ = ["check_share", "choose", "encode_patches", "grid", "n_kept", "transformer"]
 
 
 def transformer(backbone: nn.Module, method: str) -> VisionTransformer:
@@ -37,6 +37,12 @@ def grid(vit: VisionTransformer, images: Tensor) -> tuple[int, int]:
     """Rows and columns of patches of (n, 3, h, w)."""
     rows, columns = vit.patch_embed.dynamic_feat_size((images.shape[-2], images.shape[-1]))
     return rows, columns
+
+
+def check_share(mask: float) -> None:
+    """Some patches are to be seen, others to be rebuilt."""
+    if not 0 < mask < 1:
+        raise ValueError(f"mask is a share of the patches, between 0 and 1, got {mask}")
 
 
 def n_kept(n_patches: int, drop: float) -> int:

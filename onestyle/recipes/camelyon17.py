@@ -84,6 +84,8 @@ RECIPES = {
     ),
     "brad": replace(SIMCLR, **BRAD, views="4x128"),
     "mae": replace(SIMCLR, **pacs.MAE, views="1x96", backbone=VIT),
+    "dimae": replace(SIMCLR, **pacs.DIMAE, views="1x96", backbone=VIT),
+    "cyclemae": replace(SIMCLR, **pacs.CYCLEMAE, views="1x96", backbone=VIT),
     "fixmatch": replace(SIMCLR, **FIXMATCH, **TARGET, views="1x96 + 1x96"),
     "swav-target": replace(SIMCLR, **SWAV, **TARGET, views="2x96 0.14..1 + 4x96 0.14..1"),
 }

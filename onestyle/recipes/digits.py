@@ -45,6 +45,18 @@ FIXMATCH = pacs.FIXMATCH | {
     "labelled_batch_size": 16,
 }
 
+# A domain's style is to be rebuilt as it was: other colours would make it many.
+DIMAE: dict[str, Any] = {
+    "views": "1x32",
+    "style": "none",
+    "geometry": replace(WHOLE, cutout=0),
+    "colour": pacs.MAE["colour"],
+    "balance": True,
+    "precision": "32-true",  # so small a transformer is faster in it on a CPU
+    "options": DECODER,
+    **VIT,
+}
+
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(
@@ -86,5 +98,7 @@ RECIPES = {
         steps=400,
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
+    "dimae": replace(SIMCLR, method="dimae", **DIMAE),
+    "cyclemae": replace(SIMCLR, method="cyclemae", **DIMAE, batch_size=64, steps=200),
     "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x32 + 1x32"),
 }

@@ -14,6 +14,8 @@ DARLING = pacs.DARLING | {"lr": 0.06}
 BRAD = pacs.BRAD | {"lr": 0.06}
 MAE = pacs.MAE | {"lr": 3e-4}
 SIMCLR_V2 = pacs.SIMCLR_V2 | {"lr": 0.6}
+# From random weights, although the papers of both begin with MAE's of ImageNet: see recipes/pacs.
+DIMAE, CYCLEMAE = (known | {"lr": 3e-4, "init": "random"} for known in (pacs.DIMAE, pacs.CYCLEMAE))
 
 RECIPES = {
     "simclr": SIMCLR,
@@ -24,6 +26,8 @@ RECIPES = {
     "adco": replace(SIMCLR, **ADCO, views="2x224", options={"negatives": 4096}),
     "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 2048}),
     "brad": replace(SIMCLR, **BRAD, views="4x224", options={"queue_size": 2560}),
-    "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
+    "mae": replace(SIMCLR, **MAE, views="1x224", backbone=pacs.VIT),
+    "dimae": replace(SIMCLR, **DIMAE, views="1x224", backbone=pacs.VIT),
+    "cyclemae": replace(SIMCLR, **CYCLEMAE, views="1x224", backbone=pacs.VIT),
     "fixmatch": replace(SIMCLR, **pacs.FIXMATCH, views="1x224 + 1x224"),
 }

@@ -54,6 +54,7 @@ BYOL: dict[str, Any] = {
 }
 # Four views, as the official code: two for the pair whose query is the image, two for the other.
 BRAD = MOCO | {"method": "brad", "balance": True}
+VIT = "vit_base_patch16_224"
 MAE: dict[str, Any] = {
     "method": "mae",
     "style": "none",
@@ -81,6 +82,11 @@ FIXMATCH: dict[str, Any] = {
     "schedule": "seven-sixteenths",
 }
 
+# From random weights, as all rows of PACS here. The papers of both begin with MAE's of ImageNet:
+# backbone=vit_base_patch16_224.mae init=timm, or init=FILE with the official encoder's weights.
+DIMAE: dict[str, Any] = MAE | {"method": "dimae", "balance": True}
+CYCLEMAE: dict[str, Any] = DIMAE | {"method": "cyclemae"}
+
 RECIPES = {
     "simclr": SIMCLR,
     "swav": replace(SIMCLR, method="swav", snapshot_every=1000),
@@ -94,6 +100,8 @@ RECIPES = {
     "darling": replace(SIMCLR, **DARLING, views="2x224", options={"negatives": 1280}),
     # An image leaves two keys: 1,536 are of half of the 1,500 images that the smallest domain has.
     "brad": replace(SIMCLR, **BRAD, views="4x224", options={"queue_size": 1536}),
-    "mae": replace(SIMCLR, **MAE, views="1x224", backbone="vit_base_patch16_224"),
+    "mae": replace(SIMCLR, **MAE, views="1x224", backbone=VIT),
+    "dimae": replace(SIMCLR, **DIMAE, views="1x224", backbone=VIT),
+    "cyclemae": replace(SIMCLR, **CYCLEMAE, views="1x224", backbone=VIT),
     "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x224 + 1x224"),
 }

@@ -23,6 +23,17 @@ SIMCLR = Recipe(
     monitor_every=500,
 )
 
+VIT: dict[str, Any] = {  # 5.4 M parameters, 192 features, 64 patches of an image
+    "backbone": "vit_tiny_patch16_224",
+    "backbone_options": {"patch_size": 8},
+}
+SMALL: dict[str, Any] = {
+    "views": "1x64",
+    "lr": 1e-3,
+    "options": {"decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4},
+    **VIT,
+}
+
 
 def brought(by: dict[str, Any]) -> dict[str, Any]:
     """The method, its views and batches, of what one of the literature brings along: not its
@@ -54,4 +65,8 @@ RECIPES = {
         balance=True,
         options={"queue_size": 1536, "adversary_weight": 0.1, "edge_weight": 10.0},  # as digits
     ),
+    "msn": replace(SIMCLR, method="msn", views="2x64 0.3..1 + 4x40 0.05..0.3", **VIT),
+    "mae": replace(SIMCLR, **pacs.MAE | SMALL),
+    "dimae": replace(SIMCLR, **pacs.DIMAE | SMALL),
+    "cyclemae": replace(SIMCLR, **pacs.CYCLEMAE | SMALL),
 }

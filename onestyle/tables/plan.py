@@ -202,7 +202,17 @@ def _all_lines(recipes: dict[str, Recipe], styles: Sequence[str]) -> Iterable[Li
     for name, recipe in recipes.items():
         own = "" if name == recipe.method else name
         for style in styles or (STYLES if recipe.style == "bss" else (recipe.style,)):
-            yield Line(recipe.method, style, recipe=own, uses_target=recipe.uses_target)
+            if _takes(recipe, style):
+                yield Line(recipe.method, style, recipe=own, uses_target=recipe.uses_target)
+
+
+def _takes(recipe: Recipe, style: str) -> bool:
+    """A method that refuses a style, as one that mixes styles by itself, has no row with it."""
+    try:
+        replace(recipe, style=style)
+    except ValueError:
+        return False
+    return True
 
 
 def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequence[str]) -> Recipe:

@@ -20,6 +20,9 @@ class Case(NamedTuple):
 
 VIT = {"backbone": "test_vit", "backbone_options": {"patch_size": 8}}
 
+DECODER = {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}
+PLAIN = {"dimae", "cyclemae"}  # methods that take no style but none
+
 CASES = {
     "simclr": Case("2x32 bss + 2x24 bss", {"dim": 16}),
     "swav": Case(
@@ -33,9 +36,11 @@ CASES = {
     "mocov2": Case("2x32 none", {"dim": 16, "queue_size": 16, "momentum": 0.9}),
     # One step of 8 images fills the negatives, from the second on they climb.
     "adco": Case("2x32 none", {"dim": 16, "negatives": 8, "momentum": 0.9}),
-    "mae": Case("1x32 none", {"decoder_dim": 32, "decoder_depth": 1, "decoder_heads": 2}, **VIT),
     "darling": Case("2x32 none", {"dim": 16, "negatives": 4, "momentum": 0.9, "n_domains": 2}),
     "brad": Case("4x32 none", {"n_domains": 2, "dim": 16, "queue_size": 12, "momentum": 0.9}),
+    "mae": Case("1x32 none", DECODER, **VIT),
+    "dimae": Case("1x32 none", {"n_domains": 2, **DECODER}, **VIT),
+    "cyclemae": Case("1x32 none", {"n_domains": 2, **DECODER, "decoder_depth": 2}, **VIT),
     "erm": Case("1x32 none", {"n_classes": 3}),
     "fixmatch": Case("1x32 weak + 1x32 none", {"n_classes": 3, "threshold": 0.35, "momentum": 0.9}),
 }

@@ -19,7 +19,7 @@ from onestyle.methods.msn import cross_entropy, log_probabilities
 from onestyle.methods.simclr import nt_xent
 from onestyle.methods.swav import swapped_prediction
 from onestyle.nn.sinkhorn import sinkhorn
-from tests.methods.cases import make_batch, make_method, make_optimizers, train_step
+from tests.methods.cases import PLAIN, make_batch, make_method, make_optimizers, train_step
 
 pytestmark = pytest.mark.parametrize("name", METHODS)
 
@@ -132,6 +132,10 @@ STYLED_IN_PART = {"swav", "msn"}  # Sinkhorn sees the first group alone
 def test_styles_of_the_groups(name, style):
     if "unlabelled" in method_named(name).needs:  # guesses are made from images as they are
         assert method_named(name).styles(style, 2) == ("weak", style)
+        return
+    if name in PLAIN and style != "none":
+        with pytest.raises(ValueError, match=f"^style {style} is not for .*: take style none$"):
+            method_named(name).styles(style, 1)
         return
     for n_groups in (1, 2, 3):
         first, *others = method_named(name).styles(style, n_groups)

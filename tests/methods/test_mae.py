@@ -1,7 +1,5 @@
 """MAE is its equation: only masked patches count, and only kept ones are seen."""
 
-import math
-
 import pytest
 import timm
 import torch
@@ -9,7 +7,8 @@ from lightly.models import utils
 from torch.testing import assert_close
 
 from onestyle.methods import Batch
-from onestyle.methods.mae import MAE, masked_error, normalize_patches, patchify, sin_cos
+from onestyle.methods.mae import MAE, normalize_patches
+from onestyle.nn.decoder import patchify, sin_cos
 from onestyle.nn.masking import encode_patches
 
 
@@ -53,27 +52,9 @@ def test_the_loss_is_the_equation(norm_pix):
     assert_close(loss, torch.stack(errors).mean())
 
 
-def test_patches_are_those_of_lightly():
-    images = torch.randn(2, 3, 16, 16)
-    patches = patchify(images, (4, 4))
-    assert torch.equal(patches, utils.patchify(images, 4))
+def test_normalised_patches_are_those_of_lightly():
+    patches = torch.randn(2, 16, 48)
     assert_close(normalize_patches(patches), utils.normalize_mean_var(patches))
-
-
-def test_patches_may_be_oblong():
-    images = torch.randn(2, 3, 8, 12)
-    patches = patchify(images, (2, 4))  # 4 rows, 3 columns
-    assert torch.equal(patches[1, 5].view(2, 4, 3), images[1, :, 2:4, 8:12].permute(1, 2, 0))
-
-
-def test_positions_are_the_equation_and_those_of_lightly():
-    positions = sin_cos((3, 5), 8).view(3, 5, 8)
-    for place, first in [(4, 0), (2, 4)]:  # column 4, then row 2
-        angles = [place, place / 100]  # 10000 ** -(k / 2)
-        expected = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
-        assert_close(positions[2, 4, first : first + 4], torch.tensor(expected))
-    oracle = utils.get_2d_sine_cosine_positional_embedding(24, 7, cls_token=False)
-    assert_close(sin_cos((7, 7), 24), torch.from_numpy(oracle).float(), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("options", [{}, {"reg_tokens": 4}, {"no_embed_class": True}])
@@ -89,16 +70,6 @@ def test_the_backbones_positions_are_fixed(options):
     method.loss(batch())[0].backward()
     missing = [name for name, p in method.named_parameters() if p.requires_grad and p.grad is None]
     assert missing == [] and method.backbone.pos_embed.grad is None
-
-
-def test_only_masked_patches_count():
-    predicted, target = torch.randn(3, 16, 48), torch.randn(3, 16, 48)
-    keep = torch.rand(3, 16).argsort(dim=1)[:, :4]
-    loss = masked_error(predicted, target, keep)
-    kept = keep[:, :, None].expand(-1, -1, 48)
-    assert torch.equal(masked_error(predicted.scatter(1, kept, 100.0), target, keep), loss)
-    all_but_kept = target.scatter(1, kept, predicted.gather(1, kept))
-    assert_close((predicted - all_but_kept).square().mean() * 16 / 12, loss)
 
 
 def test_a_masked_patch_is_predicted_from_the_kept_ones_alone():
