@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -40,7 +40,7 @@ class ColourDraw(NamedTuple):
     sigma: Tensor  # (N, V) of the blur
 
     def of(self, images: slice, views: slice) -> ColourDraw:
-        return ColourDraw(*(field[images, views] for field in self))
+        return ColourDraw(*(part[images, views] for part in self))
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,10 @@ class Colour:
     solarize: float = 0.2
     threshold: float = 0.5  # solarize inverts from here on
     grayscale: float = 0.2
-    blur: float = 0.0
-    sigma: tuple[float, float] = (0.1, 2.0)  # of the blur, in pixels of a view of 224 (see `SIDE`)
+    # Later than the others: recipes that were saved before it stay as they are (recipes/recipe.py).
+    blur: float = field(default=0.0, metadata={"later": True})
+    # In pixels of a view of 224 (see `SIDE`).
+    sigma: tuple[float, float] = field(default=(0.1, 2.0), metadata={"later": True})
 
     def __post_init__(self):
         for name in ("brightness", "contrast", "saturation"):
@@ -112,7 +114,7 @@ class Colour:
         coins = (coins < uniform.new_tensor(chances)).unbind(-1)
         drawn = (*coins, torch.lerp(low, high, factors), keys.argsort(-1))
         drawn += self._draw_blur(shape[:2], options)
-        return ColourDraw(*(field.expand(n_images, *field.shape[1:]) for field in drawn))
+        return ColourDraw(*(part.expand(n_images, *part.shape[1:]) for part in drawn))
 
     def _draw_blur(self, shape: tuple[int, int], options: dict) -> tuple[Tensor, Tensor]:
         """Coins and sigmas. Where there is no blur nothing is drawn: who comes next in line finds

@@ -110,6 +110,11 @@ class Run:
         write_whole(self.metrics, lambda file: file.write("".join(kept).encode()))
         self._board = self._open_board(step)
 
+    def row(self, step: int) -> dict[str, Any]:
+        """All that was logged of a step."""
+        rows = [row for row in read_rows(self.metrics) if row["step"] == step]
+        return {name: value for row in rows for name, value in row.items()}
+
     def log(self, row: dict[str, Any]) -> None:
         with self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")

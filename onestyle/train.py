@@ -199,6 +199,7 @@ class _Loop:
             self.seconds_before = state["seconds"]
         if self.run and self.writes:
             self.run.begin(start)
+            self.row = self.run.row(start)
         self.saved_step = start
         self.timed = time.perf_counter(), 0.0, 0.0, start
         return start

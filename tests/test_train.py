@@ -167,6 +167,15 @@ def test_a_recipe_that_uses_the_target_learns_from_it_and_says_so(tmp_path, caps
     )
 
 
+def test_killed_between_the_last_checkpoint_and_the_result_it_finishes(tmp_path):
+    words, run = command("digits/simclr", tmp_path / "run", steps=2), tmp_path / "run"
+    assert main(words) == 0
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").unlink()
+    assert main(words) == 0
+    assert json.loads((run / "result.json").read_text())["last"] == result["last"]
+
+
 def test_another_recipe_is_refused_by_its_difference(tmp_path, capsys):
     words = command("digits/simclr", tmp_path / "run", steps=1)
     assert main(words) == 0

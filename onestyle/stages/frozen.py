@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ def open_frozen(
     *,
     backbone: str | None = None,
     size: int | None = None,
+    options: Mapping[str, Any] | None = None,
     seed: int = 0,
     tuned: bool = False,
 ) -> Frozen:
@@ -59,13 +60,14 @@ def open_frozen(
     network, untrained, with the weights of `seed`) or a file of weights.
 
     A file that does not say which network it is of needs `backbone`, timm's name. `size` is the
-    side of the images that are given to the network; a run has that of its largest views. With
-    `tuned` a run's network is what its method has fine-tuned, which may be more than its backbone.
+    side of the images that are given to the network; a run has that of its largest views. `options`
+    are timm's, of a network that is named so. With `tuned` a run's network is what its method has
+    fine-tuned, which may be more than its backbone.
     """
     kind, colon, name = what.partition(":")
     if colon and kind in ("timm", "random"):
         torch.manual_seed(seed)
-        return _of_timm(name, kind, size)
+        return _of_timm(name, kind, size, dict(options or {}))
     path = Path(what)
     if path.is_dir():
         return _of_run(read_run(path), size, tuned)
@@ -104,13 +106,13 @@ def _tuned(run: Run, backbone: nn.Module) -> nn.Module:
     return network
 
 
-def _of_timm(name: str, init: str, size: int | None) -> Frozen:
+def _of_timm(name: str, init: str, size: int | None, options: dict[str, Any]) -> Frozen:
     make_importable()
     import timm.data
 
-    network = make_backbone(name, size or 224, init=init)
+    network = make_backbone(name, size or 224, init=init, options=options)
     there = timm.data.resolve_model_data_config(network)  # pyright: ignore
-    about = {"timm": name, "init": init}
+    about = {"timm": name, "init": init} | ({"options": options} if options else {})
     size = size or int(there["input_size"][-1])
     return Frozen(_still(network), name, size, about, None, there["mean"], there["std"])
 

@@ -142,7 +142,8 @@ def _identify_scratch(result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return its if network.get("own") else "", data
     if result.get("stage") != "finetune" or network.get("init") != "random":
         return "", data
-    recipe = scratch(network["timm"], result["views"]["groups"][0]["size"])
+    size, options = result["views"]["groups"][0]["size"], network.get("options", {})
+    recipe = scratch(network["timm"], size, options)
     return fingerprint(recipe, data["sources"], data["targets"]), data
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from onestyle.data.protocol import FRACTIONS
 from onestyle.data.store import Store
+from onestyle.names import instead
 from onestyle.recipes import Recipe, changed, override, plain
 from onestyle.stages.linear import probing_of
 from onestyle.tables.layout import STYLES, Layout, Line, recipes_in
@@ -78,7 +78,8 @@ class Job:
         """The same for all that ends in the same weights."""
         tree = plain(self.recipe)
         if not self.has_recipe:
-            tree = scratch(self.recipe.backbone, self.recipe.view_size)
+            how = self.recipe
+            tree = scratch(how.backbone, how.view_size, how.backbone_options)
         return fingerprint(tree, self.sources, self.targets)
 
     @cached_property
@@ -114,15 +115,15 @@ def fingerprint(recipe: dict[str, Any], sources: Iterable[str], targets: Iterabl
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def scratch(backbone: str, size: int) -> dict[str, Any]:
+def scratch(backbone: str, size: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """What stands for the recipe of a network that is not pretrained."""
-    return {"method": "erm", "backbone": backbone, "views": f"1x{size}"}
+    network = {"backbone": backbone, "backbone_options": dict(options)}
+    return {"method": "erm", **network, "views": f"1x{size}"}
 
 
 def _decisive(recipe: dict[str, Any]) -> dict[str, Any]:
     """A field that a saved recipe does not name, as it is newer than that, has its default."""
-    inner = {k: {**_DEFAULTS[k], **recipe.get(k, {})} for k in ("geometry", "colour")}
-    return {k: v for k, v in {**_DEFAULTS, **recipe, **inner}.items() if k not in _ASIDE}
+    return {k: v for k, v in {**_DEFAULTS, **recipe}.items() if k not in _ASIDE}
 
 
 def differences(recipe: dict[str, Any], wanted: Recipe) -> list[str]:
@@ -218,8 +219,6 @@ def _takes(recipe: Recipe, style: str) -> bool:
 def _recipe(layout: Layout, line: Line, batch_size: int | None, settings: Sequence[str]) -> Recipe:
     recipes = recipes_in(layout.recipes)
     recipe = override(recipes[line.name if line.name in recipes else "simclr"], settings)
-    if line.name not in recipes and recipe.backbone_options:
-        raise ValueError("erm takes a backbone without options; --methods leaves it out")
     scope = line.scope if line.scope != ("batch" if line.style == "bss" else "image") else None
     recipe = replace(recipe, style=line.style, colour_scope=scope or recipe.colour_scope)
     if batch_size is None:
@@ -247,7 +246,7 @@ def _checked(layout: Layout, ask: Ask) -> Ask:
         if name == "batch_size" and layout.over == "batch sizes":
             raise ValueError(f"--set {setting}: the table varies it")
     for setting in ask.evaluation:
-        _known("setting of evaluations", [setting.partition("=")[0].strip()], EVALUATION)
+        _known("evaluation setting", [setting.partition("=")[0].strip()], EVALUATION)
     return ask
 
 
@@ -265,8 +264,5 @@ def _place(name: str, names: Sequence[str]) -> int:
 def _known(what: str, names: Iterable, legal: Iterable) -> None:
     for name in names:
         if name not in (legal := tuple(legal)):
-            near = difflib.get_close_matches(str(name), [str(one) for one in legal], n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(
-                f"the table has no {what} {name!r}; {hint}it has {', '.join(map(str, legal))}"
-            )
+            hint = instead(str(name), map(str, legal), f"its {what}s")
+            raise ValueError(f"the table has no {what} {name!r}{hint}")

@@ -112,7 +112,7 @@ def _evaluate(stage: str, task: Task, there: Evaluated | None) -> None:
         del options["settings"]  # of what has no recipe
         finetune(None, task.data, recipe=job.recipe, **options)
         return
-    network = {"size": job.recipe.view_size}
+    network = {"size": job.recipe.view_size, "options": job.recipe.backbone_options}
     finetune(f"random:{job.recipe.backbone}", task.data, network=network, **options)
 
 

@@ -253,7 +253,7 @@ WRONG = {
         "uses_target=true",
     ],
     "the table varies it": ["batch-size", "--set", "batch_size=3"],
-    "no setting of evaluations 'warmup'": ["digits", "--probe-set", "warmup=1"],
+    "no evaluation setting 'warmup'": ["digits", "--probe-set", "warmup=1"],
     "digits is a store of digits, the table is of pacs": ["pacs", "--data", "digits"],
     "--data must name a store of pacs": ["pacs", "--run"],
     "--picture is of batch-size, not of digits": ["digits", "--picture", "x.png"],
