@@ -122,13 +122,13 @@ class _Sheet:
         numbers = _numbers(column, [evaluated for _, _, evaluated in behind])
         if not numbers:
             return Cell(**paper)
-        std = statistics.stdev(numbers.values()) if len(numbers) > 1 else None
-        mean = statistics.fmean(numbers.values())
+        values = _independent(numbers)
+        std = statistics.stdev(values) if len(values) > 1 else None
         recipe = behind[0][0].recipe
         return Cell(
-            mean,
+            statistics.fmean(values),
             std,
-            len(numbers),
+            len(values),
             budget=budget(line.name, recipe, self.layout) if behind[0][0].has_recipe else None,
             provenance=_provenance(behind, numbers),
             **paper,
@@ -234,6 +234,15 @@ def _numbers(column: Column, evaluations: Iterable[Evaluated]) -> dict[Seeds, fl
     return {seeds: _mean(list(of.values()), column.overall) for seeds, of in whole.items()}
 
 
+def _independent(numbers: Mapping[Seeds, float]) -> list[float]:
+    """Of several pretrainings each counts once, by the mean of its probes; of one every probe."""
+    by_pretraining: dict[int | None, list[float]] = {}
+    for (pretraining, _), value in numbers.items():
+        by_pretraining.setdefault(pretraining, []).append(value)
+    probes = list(by_pretraining.values())
+    return [*map(statistics.fmean, probes)] if len(probes) > 1 else probes[0]
+
+
 def _mean(targets: list[Mapping[str, float]], overall: bool) -> float:
     weights = [one["n"] if overall else 1 for one in targets]
     pairs = zip(targets, weights, strict=True)
@@ -256,7 +265,7 @@ def _provenance(
     evaluations = [evaluated for _, _, evaluated in behind]
     varied = {name: None for one in evaluations for name in one.result["varied"]}
     if len({seeds[0] for seeds in numbers}) > 1:
-        varied = {"pretraining": None, **varied}
+        varied = {"pretraining (each the mean of its probes)": None}
     made = [one.result["made_with"] for one in evaluations]
     pretrained = [found.result for found in founds if found.result]
     made += [result["made_with"] for result in pretrained]
