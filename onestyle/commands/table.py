@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--picture", type=Path, metavar="FILE", help="of batch-size: accuracy over N for each style"
     )
+    kept = "copy the small files of the cells there: results, recipes, curves, no weights"
+    add("--keep", type=Path, metavar="DIR", help=kept)
     add("--force", action="store_true", help="overwrite these files")
 
 
@@ -64,6 +66,10 @@ def run(args: argparse.Namespace) -> int:
         n_failed = _work(args, jobs, harvest, data)
         harvest = collect(args.runs, jobs, store)
     _show_table(args, make_table(layout, ask, jobs, harvest), kind)
+    if args.keep:
+        from onestyle.tables.keep import keep
+
+        note(f"{args.keep} keeps {keep(harvest.found.values(), args.keep)} runs")
     for line in harvest.problems:
         note(f"onestyle: error: {line}")
     return 2 if harvest.problems else int(n_failed > 0)

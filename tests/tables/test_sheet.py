@@ -9,6 +9,7 @@ import pytest
 
 from onestyle.recipes import RECIPES, plain
 from onestyle.tables.collect import collect
+from onestyle.tables.keep import keep
 from onestyle.tables.layout import TABLES
 from onestyle.tables.plan import Ask, differences, fingerprint, plan
 from onestyle.tables.sheet import make_table
@@ -232,6 +233,27 @@ def test_a_recipe_that_was_saved_before_a_field_was_thought_of_is_the_same_job()
     older["colour"]["blur"] = 0.5
     assert fingerprint(older, job.sources, job.targets) != job.key
     assert "colour" in " ".join(differences(older, job.recipe))
+
+
+def test_kept_runs_give_the_same_table_without_weights_or_predictions(tmp_path):
+    """And do not say where the images lie on this machine."""
+    runs, out = tmp_path / "runs", tmp_path / "kept"
+    (job,) = jobs_of(methods=("simclr",), styles=("bss",), targets=("sketch",))
+    (erm,) = jobs_of(methods=("erm",), targets=("sketch",))
+    (made(runs, job, hits) / "store.txt").write_text("/home/me/stores/pacs")
+    made(runs, erm, hits)
+    there = collect(runs, [job, erm])
+    assert keep(there.found.values(), out) == 2
+    again = collect(out, [job, erm])
+    assert not again.problems and again.found.keys() == there.found.keys()
+    for one in (job, erm):
+        stage = "probe" if one.pretrained else "finetune"
+        before, after = (harvest.of(one).evaluated[stage] for harvest in (there, again))
+        assert (before.result, before.checked, after.checked) == (after.result, True, False)
+    names = {file.name for file in out.rglob("*") if file.is_file()}
+    assert names <= {"recipe.yaml", "result.json", "metrics.jsonl", "target_openings.jsonl"}
+    with pytest.raises(ValueError, match="lies where it would be kept"):
+        keep(there.found.values(), runs)
 
 
 def test_every_recipe_of_every_table_is_a_row():
