@@ -99,6 +99,13 @@ RECIPES = {
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
     "dimae": replace(SIMCLR, method="dimae", **DIMAE),
-    "cyclemae": replace(SIMCLR, method="cyclemae", **DIMAE, batch_size=64, steps=200),
+    # From random weights a cycle of weight 2 hides the images for longer than this takes.
+    "cyclemae": replace(
+        SIMCLR,
+        method="cyclemae",
+        **DIMAE | {"options": DECODER | {"cycle_weight": 0.2}},
+        batch_size=64,
+        steps=200,
+    ),
     "fixmatch": replace(SIMCLR, **FIXMATCH, views="1x32 + 1x32"),
 }
