@@ -8,7 +8,7 @@ BIN := .venv/bin
 TORCH ?= torch==2.13.0 torchvision==0.28.0
 TORCH_CPU := --extra-index-url https://download.pytorch.org/whl/cpu --retries 1 --timeout 15
 
-.PHONY: demo test test-slow browser check hooks bench setup clean
+.PHONY: demo test test-slow browser check hooks results bench setup clean
 
 demo: setup
 	$(BIN)/onestyle demo
@@ -35,6 +35,9 @@ check: setup
 
 hooks: setup
 	$(BIN)/pre-commit install
+
+results: setup
+	$(BIN)/python results/write.py
 
 bench: setup
 	for file in benchmarks/*_speed.py; do $(BIN)/python $$file || exit 1; done
