@@ -49,17 +49,18 @@ RECIPES = {
     "mocov2": replace(
         SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
     ),
-    # The adversary of weight 1 would empty the edge maps before the contrast has begun to learn.
+    # An adversary of weight 1 would empty the edge maps before the contrast has begun to learn, and
+    # at twice the rate all embeddings become alike.
     "brad": replace(
         SIMCLR,
         method="brad",
         views="4x32",
         style="none",
         balance=True,
-        options={"momentum": 0.97, "queue_size": 256, "adversary_weight": 0.1, "edge_weight": 10.0},
+        options={"momentum": 0.99, "queue_size": 256, "adversary_weight": 0.1, "edge_weight": 10.0},
         batch_size=64,
-        lr=1e-3,
-        steps=400,
+        lr=5e-4,
+        steps=600,
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
 }
