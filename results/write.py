@@ -17,9 +17,9 @@ BEGIN, END = "<!-- results -->", "<!-- /results -->"
 
 ABOUT = """# Results
 
-Written by `make results` from the small files in [results](../results): recipes, results, curves and
-openings of targets of every run, without weights. The command above a table makes it, with `--run` in
-the place of `--no-trial` also its runs. How the recipes were chosen stands in
+Written by `make results` from the small files in [results](../results): recipes, results, curves
+and openings of targets of every run, without weights. The command above a table makes it, with
+`--run` in the place of `--no-trial` also its runs. How the recipes were chosen stands in
 [decisions](decisions.md)."""
 
 DEMO = "digits --methods simclr --targets photo --seeds 0 1 2 3 4 --runs results/demo --no-trial"

@@ -20,20 +20,20 @@ SIMCLR = Recipe(
     views="4x32",
     ratios=(0.02, 0.15),  # at 32 px the window is the digit before it is half of the spectrum
     geometry=WHOLE,
-    steps=500,
-    batch_size=128,
+    steps=1000,
+    batch_size=64,
     optimizer="adamw",
-    lr=2e-3,
+    lr=1.4e-3,
     weight_decay=1e-4,
     log_every=20,
-    monitor_every=100,
+    monitor_every=200,
 )
 VIT: dict[str, Any] = {  # 0.3 M parameters, 64 features
     "backbone": "test_vit",
     "backbone_options": {"patch_size": 4},
 }
-# A copy of the network that moves by 0.001 is, after 500 steps, still 60% what it was at first.
-SOON = {"momentum": 0.9}
+# A copy of the network that moves by 0.001 is, after 1,000 steps, still 37% what it was at first.
+SOON = {"momentum": 0.99}
 SWAV = {"prototypes": 64, "freeze_steps": 50}
 BYOL = {"dim": 64, "hidden_dim": 256, "momentum": 0.99}
 DECODER = {"decoder_dim": 64, "decoder_depth": 2, "decoder_heads": 4}
@@ -72,7 +72,7 @@ RECIPES = {
     "simclrv2": replace(SIMCLR, method="simclrv2", views="2x32", style="none"),
     "byol": replace(SIMCLR, method="byol", views="2x32", style="none", options=BYOL),
     "mocov2": replace(
-        SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512}
+        SIMCLR, method="mocov2", views="2x32", style="none", options={"queue_size": 512, **SOON}
     ),
     "adco": replace(
         SIMCLR, method="adco", views="2x32", style="none", options={"negatives": 512, **SOON}
@@ -85,17 +85,18 @@ RECIPES = {
         balance=True,
         options={"negatives": 256, **SOON},
     ),
-    # The adversary of weight 1 would empty the edge maps before the contrast has begun to learn.
+    # An adversary of weight 1 would empty the edge maps before the contrast has begun to learn, and
+    # at twice the rate all embeddings become alike.
     "brad": replace(
         SIMCLR,
         method="brad",
         views="4x32",
         style="none",
         balance=True,
-        options={"momentum": 0.97, "queue_size": 256, "adversary_weight": 0.1, "edge_weight": 10.0},
+        options={"momentum": 0.99, "queue_size": 256, "adversary_weight": 0.1, "edge_weight": 10.0},
         batch_size=64,
-        lr=1e-3,
-        steps=400,
+        lr=5e-4,
+        steps=600,
     ),
     "mae": replace(SIMCLR, method="mae", views="1x32", style="none", options=DECODER, **VIT),
     "dimae": replace(SIMCLR, method="dimae", **DIMAE),
