@@ -22,10 +22,10 @@ and openings of targets of every run, without weights. The command above a table
 `--run` in the place of `--no-trial` also its runs. How the recipes were chosen stands in
 [decisions](decisions.md)."""
 
-DEMO = "digits --methods simclr --targets photo --seeds 0 1 2 3 4 --runs results/demo --no-trial"
+DEMO = "digits --methods simclr --targets photo --seeds 0 1 2 3 4 --runs results/digits --no-trial"
 SECTIONS = {
     "The demonstration, with five seeds": DEMO,
-    "All methods on the digits": "digits --runs results/digits --no-trial",
+    "All methods on the digits": "digits --targets photo --runs results/digits --no-trial",
 }
 
 

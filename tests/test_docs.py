@@ -70,7 +70,7 @@ def test_commands(command, tmp_path, runs):
         return
     if "benchmarks/" in command:
         command += " --rounds 1"
-    for name in ("benchmarks", "examples", "tests", "pyproject.toml"):
+    for name in ("benchmarks", "examples", "results", "tests", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("photos/a.png", "photos/b.png", "scans/17.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

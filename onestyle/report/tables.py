@@ -16,9 +16,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from onestyle.report import escape
 
-__all__ = ["FORMATS", "Cell", "Row", "Table", "to_csv", "to_html", "to_latex", "to_markdown"]
+__all__ = [
+    "FORMATS",
+    "Cell",
+    "Row",
+    "Table",
+    "paired_interval",
+    "to_csv",
+    "to_html",
+    "to_latex",
+    "to_markdown",
+]
+
+MIN_PAIRS, N_DRAWS = 3, 10_000  # of paired differences; of bootstrap samples of them
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,7 @@ class Cell:
     marks: str = ""
     paper_marks: str = ""
     provenance: Mapping[str, str] = field(default_factory=dict)
+    by_pretraining: Mapping[int, float] = field(default_factory=dict)  # of several, by their seeds
 
     @property
     def difference(self) -> float | None:
@@ -74,14 +89,20 @@ class Table:
 
     def arrow(self, row: Row, column: str) -> float | None:
         """Ours with BSS - ours with FA."""
-        mean = row.cell(column).mean
-        if row.style != "bss" or mean is None:
-            return None
-        for other in self.of(row.group):
-            without = other.cell(column).mean
-            if (other.method, other.style) == (row.method, "fa") and without is not None:
-                return mean - without
-        return None
+        mean, without = row.cell(column).mean, self._with_fa(row, column).mean
+        return None if mean is None or without is None else mean - without
+
+    def interval(self, row: Row, column: str) -> tuple[float, float] | None:
+        """Where the arrow's size lies, by the pretrainings that both have."""
+        ours, without = row.cell(column), self._with_fa(row, column)
+        return paired_interval(ours.by_pretraining, without.by_pretraining)
+
+    def _with_fa(self, row: Row, column: str) -> Cell:
+        """What a row with BSS is compared with; an empty cell if there is nothing."""
+        for other in self.of(row.group) if row.style == "bss" else ():
+            if (other.method, other.style) == (row.method, "fa"):
+                return other.cell(column)
+        return Cell()
 
     def best(self, row: Row, column: str, whose: str) -> bool:
         """Whether no number of the column and group, of "mean" or "paper", is larger as shown."""
@@ -102,6 +123,8 @@ class Table:
         lines.append(f"Bold: the best {whose}".strip() + ", column by column.")
         if arrows or any(cell.paper_arrow is not None for cell in cells):
             lines.append("↑ ↓: BSS - FA.")
+        if any(self.interval(*pair) for pair in pairs):
+            lines.append("[..]: the middle 95% of bootstrap means of BSS - FA, seed by seed.")
         if any(cell.difference is not None for cell in cells):
             lines.append("(ours ..): ours - the paper's.")
         if any(cell.budget is not None for cell in cells):
@@ -110,6 +133,18 @@ class Table:
         used += "".join(row.marks + row.paper_marks for row in self.rows)
         lines += [f"{mark}: {text}." for mark, text in self.notes.items() if mark in used]
         return [" ".join(lines[:2]), *lines[2:], *self.remarks]
+
+
+def paired_interval(
+    ours: Mapping[int, float], theirs: Mapping[int, float]
+) -> tuple[float, float] | None:
+    """The middle 95% of bootstrap means of the differences of three or more common seeds."""
+    differences = [value - theirs[seed] for seed, value in sorted(ours.items()) if seed in theirs]
+    if len(differences) < MIN_PAIRS:
+        return None
+    draws = np.random.default_rng(0).choice(differences, (N_DRAWS, len(differences)))
+    low, high = np.quantile(draws.mean(1), (0.025, 0.975))
+    return float(low), float(high)
 
 
 # ------------------------------------------------------------------------------ what cells say
@@ -144,6 +179,8 @@ def _ours(table: Table, row: Row, column: str, syntax: Syntax) -> str:
     words.append(f"({cell.n})")
     if (arrow := table.arrow(row, column)) is not None:
         words.append(_arrow(arrow))
+    if interval := table.interval(row, column):
+        words.append("[{:+.2f}, {:+.2f}]".format(*interval))
     if cell.budget is not None:
         words.append(f"§{_share(cell.budget)}")
     number = syntax.word(f"{cell.mean:.2f}")
@@ -253,6 +290,8 @@ CSV_COLUMNS = [
     "paper",
     "difference",
     "arrow",
+    "arrow_low",
+    "arrow_high",
     "paper_arrow",
     "budget",
     "best",
@@ -274,7 +313,8 @@ def to_csv(table: Table) -> str:
             where = (table.title, row.group, row.label, row.method, row.style, column)
             std = cell.std if cell.n > 1 else None
             means = cell.mean, std, cell.n, cell.paper, cell.difference
-            means += table.arrow(row, column), cell.paper_arrow, cell.budget
+            means += table.arrow(row, column), *(table.interval(row, column) or (None, None))
+            means += cell.paper_arrow, cell.budget
             marks = row.marks + cell.marks, row.paper_marks + cell.paper_marks
             whence = (cell.provenance.get(name, "") for name in known)
             best = int(table.best(row, column, "mean"))

@@ -122,7 +122,8 @@ class _Sheet:
         numbers = _numbers(column, [evaluated for _, _, evaluated in behind])
         if not numbers:
             return Cell(**paper)
-        values = _independent(numbers)
+        several = _by_pretraining(numbers)
+        values = [*(several or numbers).values()]
         std = statistics.stdev(values) if len(values) > 1 else None
         recipe = behind[0][0].recipe
         return Cell(
@@ -131,6 +132,7 @@ class _Sheet:
             len(values),
             budget=budget(line.name, recipe, self.layout) if behind[0][0].has_recipe else None,
             provenance=_provenance(behind, numbers),
+            by_pretraining=several,
             **paper,
         )
 
@@ -234,13 +236,15 @@ def _numbers(column: Column, evaluations: Iterable[Evaluated]) -> dict[Seeds, fl
     return {seeds: _mean(list(of.values()), column.overall) for seeds, of in whole.items()}
 
 
-def _independent(numbers: Mapping[Seeds, float]) -> list[float]:
-    """Of several pretrainings each counts once, by the mean of its probes; of one every probe."""
-    by_pretraining: dict[int | None, list[float]] = {}
+def _by_pretraining(numbers: Mapping[Seeds, float]) -> dict[int, float]:
+    """Of several pretrainings each counts once, by the mean of its probes; nothing of a single one,
+    of which every probe counts."""
+    probes: dict[int, list[float]] = {}
     for (pretraining, _), value in numbers.items():
-        by_pretraining.setdefault(pretraining, []).append(value)
-    probes = list(by_pretraining.values())
-    return [*map(statistics.fmean, probes)] if len(probes) > 1 else probes[0]
+        if pretraining is not None:
+            probes.setdefault(pretraining, []).append(value)
+    several = len(probes) > 1
+    return {seed: statistics.fmean(values) for seed, values in probes.items() if several}
 
 
 def _mean(targets: list[Mapping[str, float]], overall: bool) -> float:

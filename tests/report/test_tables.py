@@ -3,10 +3,11 @@
 import csv
 import io
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
-from onestyle.report.tables import FORMATS, Cell, Row, Table
+from onestyle.report.tables import FORMATS, Cell, Row, Table, paired_interval, to_markdown
 from tests.report.oracles import of_html, of_latex, of_markdown
 
 COLUMNS = ("photo", "a|b & c_d")  # a domain may be called anything
@@ -129,3 +130,22 @@ def test_the_csv_has_every_cell_with_its_numbers_and_provenance():
     missing = found["MSN", "photo"]
     assert missing["n"] == "0" and missing["mean"] == missing["std"] == ""
     assert found["SimCLR w/ FA", COLUMNS[1]]["std"] == ""
+
+
+def test_paired_intervals_are_of_differences_seed_by_seed():
+    """Seeds that move both alike do not widen it; three pairs are the least."""
+    fa = {0: 10.0, 1: 50.0, 2: 30.0, 3: 20.0, 9: 0.0}
+    above = {seed: fa[seed] + 3 for seed in range(4)}
+    assert paired_interval(above, fa) == (3.0, 3.0)
+    assert paired_interval({0: 1.0, 1: 2.0, 7: 3.0}, fa) is None
+    differences = {0: -1.0, 1: 0.0, 2: 4.0}
+    low, high = paired_interval({seed: fa[seed] + d for seed, d in differences.items()}, fa)
+    means = sorted(sum(three) / 3 for three in product(differences.values(), repeat=3))
+    assert (low, high) == pytest.approx((means[0], means[-1]))  # one of 27 is more than 2.5%
+    pair = [("BSS", 33, above), ("FA", 30, fa)]
+    rows = [
+        Row(name, {"x": Cell(mean, 1, 4, by_pretraining=of)}, method="a", style=name.lower())
+        for name, mean, of in pair
+    ]
+    text = to_markdown(Table("T", ("x",), tuple(rows))).replace("\\", "")
+    assert "↑3.00 [+3.00, +3.00]" in text and "seed by seed" in text
