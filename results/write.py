@@ -22,10 +22,14 @@ and openings of targets of every run, without weights. The command above a table
 `--run` in the place of `--no-trial` also its runs. How the recipes were chosen stands in
 [decisions](decisions.md)."""
 
-DEMO = "digits --methods simclr --targets photo --seeds 0 1 2 3 4 --runs results/digits --no-trial"
+HOW = "--targets photo --runs results/digits --no-trial"
+DEMO = f"digits --methods simclr --seeds 0 1 2 3 4 {HOW}"
 SECTIONS = {
     "The demonstration, with five seeds": DEMO,
-    "All methods on the digits": "digits --targets photo --runs results/digits --no-trial",
+    "Styles and colours on the digits": f"ablation --recipes digits --seeds 0 1 2 {HOW}",
+    "BSS with colours of each image": f"digits --methods simclr --styles bss --seeds 0 1 2 "
+    f"--set colour_scope=image {HOW}",
+    "SWaV on the digits": f"digits --methods swav {HOW}",
 }
 
 
