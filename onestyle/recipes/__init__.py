@@ -32,5 +32,7 @@ RECIPES = {
 
 def recipe_named(name: str) -> Recipe:
     if name not in RECIPES:
-        raise ValueError(f"there is no recipe {name!r}{instead(name, RECIPES, 'recipes')}")
+        folder = f"{name.partition('/')[0]}/"
+        near = [known for known in RECIPES if known.startswith(folder)] or RECIPES
+        raise ValueError(f"there is no recipe {name!r}{instead(name, near, 'recipes')}")
     return RECIPES[name]
