@@ -181,7 +181,7 @@ def test_another_recipe_is_refused_by_its_difference(tmp_path, capsys):
     assert main(words) == 0
     before = (tmp_path / "run/result.json").read_bytes()
     assert main([*words, "--set", "lr=0.5"]) == 2
-    assert "recipe.lr is 0.002 there and 0.5 now" in capsys.readouterr().err
+    assert "recipe.lr is 0.0014 there and 0.5 now" in capsys.readouterr().err
     assert (tmp_path / "run/result.json").read_bytes() == before
     assert main(words) == 0
     assert "is finished" in capsys.readouterr().err

@@ -25,7 +25,10 @@ VIEWS = [
     "colour.jitter=0", "colour.equalize=0", "colour.posterize=0", "colour.solarize=0",
     "colour.grayscale=0",
 ]  # fmt: skip
-LOOP = ["precision=32-true", f"batch_size={N}", "monitor_every=0", "log_every=10", "warmup=0.1"]
+LOOP = [
+    "precision=32-true", f"batch_size={N}", "lr=2e-3", "monitor_every=0", "log_every=10",
+    "warmup=0.1",
+]  # fmt: skip
 SETTINGS = {
     "simclr": ["steps=60", "views=2x24 0.5..1", "options.temperature=0.5"],
     "swav": [
@@ -69,11 +72,7 @@ def learnt(name):
     )
     pool = Pool(open_store("digits"), 7 * np.arange(N))
     n_domains = len(np.unique(pool.domains))
-    method = recipe.make_method(backbone, n_classes=10, n_domains=n_domains)
-    method = recipe.make_method(backbone, n_classes=10, n_domains=4)
     method = recipe.make_method(backbone, n_domains=n_domains, n_classes=10)
-    stream = Stream(Loader(pool, N, 0), recipe.plan(), torch.device("cpu"), 0, method.needs)
-    method = recipe.make_method(backbone, n_classes=10)
     both = "unlabelled" in method.needs  # the same images twice: with labels, and without
     needs, loader = method.needs, Loader(pool, N, 0)
     few = Stream(loader, labelled_views(recipe), torch.device("cpu"), 0, needs) if both else None
@@ -140,6 +139,7 @@ def test_darling():
     assert row["loss"] < half_way(math.log(1 + 16), 0)
 
 
+@pytest.mark.slow
 def test_brad():
     """It takes longer than MoCo v2: edge maps and images must come together first. A queue holds
     four or so keys of every image of its domain, of which the anchor's own are masked."""

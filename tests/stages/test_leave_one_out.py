@@ -66,7 +66,7 @@ def test_other_words_are_refused(done, capsys):
     assert main(command(done, fractions=(".1",))) == 2
     assert "of other fractions, seeds or settings; delete it first" in capsys.readouterr().err
     assert main(command(done, "--set", "lr=0.5")) == 2
-    assert "recipe.lr is 0.002 there and 0.5 now" in capsys.readouterr().err
+    assert "recipe.lr is 0.0014 there and 0.5 now" in capsys.readouterr().err
     assert main(command(done / "0-chalk")) == 2
     assert "is a run; choose another --out" in capsys.readouterr().err
     assert (done / "result.json").read_bytes() == before

@@ -202,7 +202,7 @@ def test_a_run_of_another_is_no_cell_of_the_table(tmp_path, capsys):
     assert main(command(tmp_path, "--run", "--styles", "fa")) == 0
     assert main(command(tmp_path, lr=0.5)) == 0
     out, said = capsys.readouterr()
-    assert "lr 0.002, not 0.5" in said.split("of no cell of this table: ")[1]
+    assert "lr 0.0014, not 0.5" in said.split("of no cell of this table: ")[1]
     assert out.count("not run") == 4
 
 
