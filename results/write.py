@@ -29,7 +29,6 @@ SECTIONS = {
     "Styles and colours on the digits": f"ablation --recipes digits --seeds 0 1 2 {HOW}",
     "BSS with colours of each image": f"digits --methods simclr --styles bss --seeds 0 1 2 "
     f"--set colour_scope=image {HOW}",
-    "All methods on the digits": f"digits {HOW}",
 }
 
 
