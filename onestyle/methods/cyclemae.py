@@ -24,7 +24,7 @@ from onestyle.nn.decoder import (
 from onestyle.nn.encode import unit
 from onestyle.nn.health import embedding_std
 from onestyle.nn.precision import full_precision
-from onestyle.nn.style_mix import mix_styles
+from onestyle.nn.style_mix import mix_styles, refuse_style
 
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer
@@ -73,9 +73,7 @@ class CycleMAE(Method):
     @classmethod
     def styles(cls, style: str, n_groups: int) -> tuple[str, ...]:
         """None: the decoder of a domain is to find the domain's style in what it rebuilds."""
-        if style != "none":
-            why = "rebuilds images in the style of their domain, and mixes styles by itself"
-            raise ValueError(f"style {style} is not for CycleMAE, which {why}: take style none")
+        refuse_style(style, "CycleMAE")
         return (style,) * n_groups
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:

@@ -12,7 +12,7 @@ from onestyle.methods.base import Batch, Method
 from onestyle.nn import masking
 from onestyle.nn.decoder import Decoder, decode_by_domain, fix_positions, masked_error, patchify
 from onestyle.nn.health import embedding_std
-from onestyle.nn.style_mix import mix_styles
+from onestyle.nn.style_mix import mix_styles, refuse_style
 
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer
@@ -56,9 +56,7 @@ class DiMAE(Method):
     @classmethod
     def styles(cls, style: str, n_groups: int) -> tuple[str, ...]:
         """None: the decoder of a domain is to find the domain's style in what it rebuilds."""
-        if style != "none":
-            why = "rebuilds images in the style of their domain, and mixes styles by itself"
-            raise ValueError(f"style {style} is not for DiMAE, which {why}: take style none")
+        refuse_style(style, "DiMAE")
         return (style,) * n_groups
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor | float]]:

@@ -10,7 +10,14 @@ from onestyle.nn import world
 from onestyle.nn.precision import full_precision
 from onestyle.views import IMAGENET_MEAN, IMAGENET_STD
 
-__all__ = ["mix_amplitude", "mix_styles"]
+__all__ = ["mix_amplitude", "mix_styles", "refuse_style"]
+
+
+def refuse_style(style: str, method: str) -> None:
+    """Any but none: what is mixed here is not to be changed before."""
+    if style != "none":
+        why = "rebuilds images in the style of their domain, and mixes styles by itself"
+        raise ValueError(f"style {style} is not for {method}, which {why}: take style none")
 
 
 @full_precision
